@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from typing import NamedTuple, TypeAlias
 
 from standfast import crash, serial
@@ -166,31 +166,23 @@ class Items(Resource):
         offset: int = 0,
         refresh: bool = True,
     ) -> FoundList:
-        """Items at or below a path that have vectors, the nearest first; of several of one item the nearest counts.
+        """Items at or below a path that have vectors, the nearest first. The nearest vector of an item counts.
 
-        Every vector there is compared. Without sqlite-vec or pgvector, and by another measure than the cosine, Python
-        compares them: raises InvalidInput if there are more than VECTORS_MAX. `matches` is asked with each value,
-        outside any transaction.
+        Every vector there is compared: by sqlite-vec or pgvector, else in Python. Python also compares by any other
+        measure than the cosine, and raises InvalidInput for more than VECTORS_MAX vectors. `matches` is called with
+        each value, outside any transaction.
         """
-        if by == "cosine" and (ranked := self._ranked(prefix, vector)) is not None:
-            page = _best(ranked, matches, offset + limit)[offset:]
-            if refresh:
-                self._refresh([one.item for one in page])
-            return page
-        near, best, refused = vectors.nearness(vector, by), dict[str, tuple[float, Row]](), set[str]()
-        for row in self._vectors(prefix):
-            name = f"{row['path']} {row['key']}"
-            if name not in best and matches is not None and (name in refused or not matches(serial.read(row["value"]))):
-                refused.add(name)
-                continue
-            score = near(row.pop("vector"))
-            if name not in best or score > best[name][0]:
-                best[name] = (score, row)
-        nearest = nlargest(offset + limit, best.items(), key=lambda one: one[1][0])[offset:]
-        page = [Found(_item(row), score) for _, (score, row) in nearest]
+        ranked = self._ranked(prefix, vector) if by == "cosine" else None
+        if ranked is None:
+            ranked = self._ranked_in_python(prefix, vectors.nearness(vector, by))
+        page = _best(ranked, matches, offset + limit)[offset:]
         if refresh:
             self._refresh([one.item for one in page])
         return page
+
+    def _ranked_in_python(self, prefix: Path, nearness: Callable[[bytes], float]) -> Iterator[Row]:
+        rows = [row | {"nearness": nearness(row.pop("vector"))} for row in self._vectors(prefix)]
+        return iter(sorted(rows, key=lambda row: -row["nearness"]))
 
     def _ranked(self, prefix: Path, vector: Sequence[float]) -> Iterator[Row] | None:
         """Every vector at or below a path, the nearest first, as the engine compares them; None if it cannot."""
@@ -209,7 +201,8 @@ class Items(Resource):
         def pages() -> Iterator[Row]:
             offset = 0
             while rows := self._read(partial(_nearest_page, data=data, offset=offset, place=place)):
-                yield from rows
+                # A cosine of 32-bit numbers may pass 1 by a hair.
+                yield from (row | {"nearness": max(-1.0, min(1.0, row["nearness"]))} for row in rows)
                 offset += len(rows)
 
         return pages()
@@ -302,7 +295,7 @@ def _best(ranked: Iterator[Row], matches: Matches | None, wanted: int) -> FoundL
         if matches is not None and not matches(serial.read(row["value"])):
             refused.add(name)
             continue
-        found[name] = Found(_item(row), max(-1.0, min(1.0, float(row["nearness"]))))
+        found[name] = Found(_item(row), row["nearness"])
     return [*found.values()]
 
 

@@ -155,44 +155,45 @@ def _record(tx: Tx, node: NodeMethods, place: NodeMethods, asked: _Asked) -> Mod
     opening = node._session.opening
     before = None if asked.key is None else tx.maybe(SQL.by_response, response=asked.key)
     if before is not None:
-        return _same(tx, before, asked)
+        return ModelCall.from_row(_checked_same(before, asked.model, asked.usage))
     prompt = messages.say(tx, opening.session_id, place._segments, asked.prompt)
     answer = messages.say(tx, opening.session_id, place._segments, asked.response)
-    id = new_id("usg")
-    counts = asked.usage.as_dict()
-    row: Row = {
-        "id": id,
-        "session_id": opening.session_id,
-        "node_id": node.node_id,
-        "response": asked.key or id,
-        "model": asked.model,
-        "context_tokens": asked.context_tokens,
-        "prompt_id": prompt.id,
-        "response_id": answer.id,
-        "hold_id": None if asked.hold is None else asked.hold.id,
-        "price": asked.price,
-        **counts,
-    }
-    tx.run(SQL.add, now_us=tx.now_us(), **row)
     used = Amounts(asked.usage.tokens, asked.usage.cost_microusd, 1)
     if asked.hold is not None:
         end_hold(tx, opening.scope, asked.hold, "settled", used, None)
     else:
         count(tx, opening.scope, subjects_of(opening), used)
+    row, receipt = _added(
+        tx,
+        asked.usage,
+        session_id=opening.session_id,
+        node_id=node.node_id,
+        response=asked.key,
+        model=asked.model,
+        context_tokens=asked.context_tokens,
+        prompt_id=prompt.id,
+        response_id=answer.id,
+        hold_id=None if asked.hold is None else asked.hold.id,
+        price=asked.price,
+    )
+    return ModelCall.from_row(row).replace(receipt=receipt)
+
+
+def _added(tx: Tx, usage: ModelUsage, *, response: str | None, **columns: Any) -> tuple[Row, Receipt]:
+    """Add a row of `usage` and journal it. `response` is what makes it unique; by default its id."""
+    id, counts = new_id("usg"), usage.as_dict()
+    row: Row = {"id": id, **counts, **columns}
+    tx.run(SQL.add, now_us=tx.now_us(), response=response or id, **row)
     receipt = journal.append(
         tx,
         "usage.recorded",
         id,
-        session_id=opening.session_id,
-        summary=f"{asked.model}: {asked.usage.input_tokens:,} tokens in, {asked.usage.output_tokens:,} out",
+        session_id=row["session_id"],
+        summary=f"{row['model']}: {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
         data={name: value for name, value in counts.items() if value},
         source="said",
     )
-    return ModelCall.from_row(row | {"occurred_us": tx.now_us()}).replace(receipt=receipt)
-
-
-def _same(tx: Tx, before: Row, asked: _Asked) -> ModelCall:
-    return ModelCall.from_row(_checked_same(before, asked.model, asked.usage))
+    return row | {"occurred_us": tx.now_us()}, receipt
 
 
 def _checked_same(before: Row, model: str, usage: ModelUsage) -> Row:
@@ -266,28 +267,22 @@ def record_usage(
 ) -> UsageRecord:
     """Store the usage of one call, once per key, and book it in the budgets or settle its hold."""
     row = queries.find(tx, session)
-    id = new_id("usg")
-    response = id if key is None else f"{row['id']}:{key}"
-    before = None if key is None else tx.maybe(SQL.by_response, response=response)
+    response = None if key is None else f"{row['id']}:{key}"
+    before = None if response is None else tx.maybe(SQL.by_response, response=response)
     if before is not None:
         return UsageRecord.from_row(_checked_same(before, model, usage))
     used = Amounts(usage.tokens, usage.cost_microusd, 1)
-    made: Row = {"id": id, "session_id": row["id"], "model": model, "price": price, **usage.as_dict()}
-    made["hold_id"] = None
+    hold_id = None
     if hold is None:
         agent = row["agent"] or row["actor"]
         count(tx, row["scope"], Subjects("", f"session:{row['key']}", f"agent:{agent}", row["id"]), used)
     else:
         ended = end_hold(tx, scope, hold, "settled", used, None)
-        made["hold_id"] = None if isinstance(ended, StandfastError) else ended.id
-    nothing: Row = dict.fromkeys(("node_id", "context_tokens", "prompt_id", "response_id"))
-    tx.run(SQL.add, now_us=tx.now_us(), response=response, **nothing, **made)
-    receipt = journal.append(
-        tx, "usage.recorded", id, session_id=row["id"], source="said",
-        summary=f"{model}: {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
-        data={name: value for name, value in usage.as_dict().items() if value},
-    )  # fmt: skip
-    return UsageRecord.from_row(made | {"occurred_us": tx.now_us()}).replace(receipt=receipt)
+        hold_id = None if isinstance(ended, StandfastError) else ended.id
+    columns: Row = {"session_id": row["id"], "model": model, "price": price, "hold_id": hold_id}
+    columns |= dict.fromkeys(("node_id", "context_tokens", "prompt_id", "response_id"))
+    made, receipt = _added(tx, usage, response=response, **columns)
+    return UsageRecord.from_row(made).replace(receipt=receipt)
 
 
 # -- usage as providers tell it ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Self, TypeVar
 
 from standfast import config, handle
@@ -112,13 +112,11 @@ class Shared:
 
     async def run(self, act: Callable[[], T]) -> T:
         """On a worker thread. A cancelled caller does not stop a running call, and nothing is left open."""
-        return await asyncio.wrap_future(self.started(act))
-
-    def started(self, act: Callable[[], T]) -> Future[T]:
         with self._mutex:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="standfast-langgraph")
-            return self._threads.submit(act)
+            running = self._threads.submit(act)
+        return await asyncio.wrap_future(running)
 
     def beginning(self, thread: str, begins: bool) -> _Beginning:
         return _Beginning(self, thread, begins)

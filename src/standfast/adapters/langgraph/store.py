@@ -31,7 +31,6 @@ from langgraph.store.base import (
 )
 
 from standfast import handle
-from standfast.adapters.langgraph.batching import Together
 from standfast.adapters.langgraph.connect import Opened, Shared
 from standfast.errors import InvalidInput, StorageError
 from standfast.record.items import Change
@@ -83,7 +82,6 @@ class Store(Opened, BaseStore):
         self._sweeping = threading.Event()
         self._sweeper: threading.Thread | None = None
         self._shared = Shared(where)
-        self._together = Together(self._shared, self.sf.items.change)
 
     def close(self) -> None:
         self.stop_ttl_sweeper()
@@ -99,11 +97,6 @@ class Store(Opened, BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         asked = list(ops)
         meant = _Meant({}, {}) if self._index is None else await self._index.ameant(asked)
-        if all(isinstance(op, PutOp) for op in asked):
-            await self._together.put([self._change(op, meant) for op in _last(asked)])
-            return [None] * len(asked)
-        if len(asked) == 1 and _hashable(asked[0]):
-            return [await self._together.read(asked[0], functools.partial(self._read, asked[0], meant))]
         return await self._shared.run(functools.partial(self._act, asked, meant))
 
     def _act(self, asked: Sequence[Op], meant: _Meant) -> list[Result]:
@@ -279,14 +272,6 @@ class _Index:
 def _last(asked: Sequence[Op]) -> list[PutOp]:
     """Of the puts of one name the last: no other is written."""
     return list({(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}.values())
-
-
-def _hashable(op: Op) -> bool:
-    try:
-        hash(op)
-    except TypeError:  # a filter is a dictionary
-        return False
-    return True
 
 
 def _ttl_us(minutes: float | None) -> int | None:

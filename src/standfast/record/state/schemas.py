@@ -1,14 +1,13 @@
-"""The part of JSON Schema that is checked at each write of a value.
+"""The part of JSON Schema that standfast checks at each write of a value.
 
-Small on purpose: code inside a transaction has to end soon, and an unchecked value must not
-look as if it were. A keyword that is not in the tables below is refused by its name when the
-schema is given. `pattern` is among those: a regular expression can take permanently. Keywords that
-say nothing about validity (`title`, `description`, `format` …) are kept and not checked.
+It is small on purpose, because the check runs inside a transaction. `compiled` refuses every keyword that is not in
+KEYWORDS, so that no unchecked value looks checked. `pattern` is refused too: matching a regular expression may take
+forever. Keywords that only describe (`title`, `format` …) are stored and not checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
 from standfast import hints, serial
@@ -16,56 +15,67 @@ from standfast.errors import InvalidInput
 
 SCHEMA_MAX_BYTES = 64 * 1024
 WORK_MAX = 20_000
-"""Comparisons of one value at most: references can multiply."""
+"""Comparisons for one value: references can multiply them."""
 DEPTH_MAX = 200
-"""Comparisons inside one another: a reference may lead back to itself."""
+"""Nested comparisons: a reference may lead back to itself."""
 
-SAYS_NOTHING = frozenset(
-    [
-        "$schema",
-        "$id",
-        "$comment",
-        "$defs",
-        "definitions",
-        "title",
-        "description",
-        "default",
-        "examples",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "format",
-        "discriminator",
-    ]
+DESCRIBING = frozenset(
+    (
+        *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples"),
+        *("deprecated", "readOnly", "writeOnly", "format", "discriminator"),
+    )
 )
-TYPES: dict[str, Callable[[Any], bool]] = {
-    "null": lambda value: value is None,
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value),
-    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    "string": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
+"""Keywords that are stored and not checked."""
+TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+_BOUNDS = {
+    "minimum": ("number", "at least", ge),
+    "maximum": ("number", "at most", le),
+    "exclusiveMinimum": ("number", "more than", gt),
+    "exclusiveMaximum": ("number", "less than", lt),
+    "minLength": ("string", "a length of at least", ge),
+    "maxLength": ("string", "a length of at most", le),
+    "minItems": ("array", "a length of at least", ge),
+    "maxItems": ("array", "a length of at most", le),
+    "minProperties": ("object", "a size of at least", ge),
+    "maxProperties": ("object", "a size of at most", le),
 }
+"""Each bound: the type of value that it applies to, its words, and the comparison."""
+KEYWORDS = {
+    **{word: "number" if kind == "number" else "count" for word, (kind, _, _) in _BOUNDS.items()},
+    "type": "type",
+    "enum": "list",
+    "const": "any",
+    "uniqueItems": "flag",
+    "items": "schema",
+    "prefixItems": "schemas",
+    "properties": "fields",
+    "additionalProperties": "schema",
+    "required": "names",
+    "$ref": "ref",
+    "allOf": "schemas",
+    "anyOf": "schemas",
+    "oneOf": "schemas",
+    "not": "schema",
+}
+"""Each keyword that is checked, and the form of its value; `fields` is an object of schemas."""
 
 
 class Schema(NamedTuple):
-    """A schema that was read to its end: every keyword in it is one of ours."""
+    """A schema whose keywords are all known."""
 
     root: Any
     defs: dict[str, Any]
 
 
 class Misfit(Exception):
-    """Where a value does not fit, and why."""
+    """Which part of a value does not fit, and why."""
 
     def __init__(self, path: str, fact: str) -> None:
-        super().__init__(f"{path or 'it'}: {fact}" if path else fact)
-        self.path = path
+        super().__init__(f"{path}: {fact}" if path else fact)
 
 
 def compiled(given: serial.Json) -> Schema:
-    """A schema whose every keyword is checked here. Raises InvalidInput naming the first one that is not."""
+    """Read a schema. Raises InvalidInput that names the first keyword which is unknown or has a wrong form."""
     if not isinstance(given, (dict, bool)):
         raise InvalidInput("a JSON schema is an object, or true or false")
     serial.dumps(given, what="json_schema", limit_bytes=SCHEMA_MAX_BYTES)
@@ -96,7 +106,7 @@ def check(value: serial.Json, schema: Schema, key: str) -> None:
 
 
 class _Check:
-    """One comparison of a value with a schema, with a bound on its work."""
+    """One comparison of a value with a schema. Its work and its depth are bounded."""
 
     def __init__(self, schema: Schema) -> None:
         self._defs = schema.defs
@@ -104,217 +114,168 @@ class _Check:
         self._depth = 0
 
     def fit(self, value: Any, schema: Any, path: str) -> None:
+        """Raises Misfit."""
+        self._work += 1
         self._depth += 1
         try:
-            self._fit(value, schema, path)
+            if self._work > WORK_MAX or self._depth > DEPTH_MAX:
+                raise InvalidInput("this schema takes too many comparisons for this value", "use fewer alternatives")
+            if schema is False:
+                raise Misfit(path, "nothing may be here")
+            for word, wanted in schema.items() if isinstance(schema, dict) else ():
+                self._keyword(word, value, wanted, path, schema)
         finally:
             self._depth -= 1
 
-    def _fit(self, value: Any, schema: Any, path: str) -> None:
-        self._work += 1
-        if self._work > WORK_MAX or self._depth > DEPTH_MAX:
-            raise InvalidInput("this schema takes too many comparisons for this value", "use fewer alternatives")
-        if schema is False:
-            raise Misfit(path, "nothing may be here")
-        for word, wanted in schema.items() if isinstance(schema, dict) else ():
-            if word in KEYWORDS:
-                KEYWORDS[word].check(self, value, wanted, path, schema)
-
-    def fits(self, value: Any, schema: Any, path: str) -> bool:
+    def _fits(self, value: Any, schema: Any, path: str) -> bool:
         try:
             self.fit(value, schema, path)
         except Misfit:
             return False
         return True
 
-    def ref(self, value: Any, name: str, path: str) -> None:
-        self.fit(value, self._defs[name], path)
+    def _keyword(self, word: str, value: Any, wanted: Any, path: str, schema: Any) -> None:
+        if word in _BOUNDS:
+            _check_bound(word, value, wanted, path)
+        elif word in ("items", "prefixItems", "uniqueItems"):
+            if isinstance(value, list):
+                self._array(word, value, wanted, path, schema)
+        elif word in ("properties", "additionalProperties", "required"):
+            if isinstance(value, dict):
+                self._object(word, value, wanted, path, schema)
+        else:
+            self._any(word, value, wanted, path)
+
+    def _array(self, word: str, value: list[Any], wanted: Any, path: str, schema: Any) -> None:
+        if word == "items":
+            for number in range(len(schema.get("prefixItems", ())), len(value)):
+                self.fit(value[number], wanted, f"{path}[{number}]")
+        elif word == "prefixItems":
+            for number, (one, inner) in enumerate(zip(value, wanted, strict=False)):
+                self.fit(one, inner, f"{path}[{number}]")
+        elif wanted and len({_text(one) for one in value}) < len(value):
+            raise Misfit(path, "two items are the same")
+
+    def _object(self, word: str, value: dict[str, Any], wanted: Any, path: str, schema: Any) -> None:
+        if word == "required":
+            for name in wanted:
+                if name not in value:
+                    raise Misfit(_at(path, name), "it is required, and not there")
+        elif word == "properties":
+            for name in wanted:
+                if name in value:
+                    self.fit(value[name], wanted[name], _at(path, name))
+        else:
+            for name in value.keys() - schema.get("properties", {}).keys():
+                if wanted is False:
+                    raise Misfit(_at(path, name), "the schema has no such field")
+                self.fit(value[name], wanted, _at(path, name))
+
+    def _any(self, word: str, value: Any, wanted: Any, path: str) -> None:
+        match word:
+            case "type":
+                names = [wanted] if isinstance(wanted, str) else wanted
+                if not any(_is(value, name) for name in names):
+                    found = next(name for name in TYPES if _is(value, name))
+                    raise Misfit(path, f"{' or '.join(names)} is wanted, found {found}")
+            case "enum":
+                if not any(_text(value) == _text(one) for one in wanted):
+                    raise Misfit(path, f"{_shown(value)} is not one of {', '.join(_shown(one) for one in wanted[:20])}")
+            case "const":
+                if _text(value) != _text(wanted):
+                    raise Misfit(path, f"{_shown(wanted)} is wanted, found {_shown(value)}")
+            case "$ref":
+                self.fit(value, self._defs[wanted], path)
+            case "allOf":
+                for inner in wanted:
+                    self.fit(value, inner, path)
+            case "anyOf":
+                if not any(self._fits(value, inner, path) for inner in wanted):
+                    raise Misfit(path, f"{_shown(value)} fits none of the {len(wanted)} alternatives")
+            case "oneOf":
+                n = sum(self._fits(value, inner, path) for inner in wanted)
+                if n != 1:
+                    fact = f"{_shown(value)} fits {n} of the {len(wanted)} alternatives, and one is wanted"
+                    raise Misfit(path, fact)
+            case "not":
+                if self._fits(value, wanted, path):
+                    raise Misfit(path, f"{_shown(value)} is not allowed here")
 
 
-def _type(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    names = [wanted] if isinstance(wanted, str) else wanted
-    if not any(TYPES[name](value) for name in names):
-        raise Misfit(path, f"{' or '.join(names)} is wanted, found {_type_of(value)}")
+def _check_bound(word: str, value: Any, wanted: Any, path: str) -> None:
+    kind, words, fits = _BOUNDS[word]
+    if not _is(value, kind):
+        return
+    found = value if kind == "number" else len(value)
+    if not fits(found, wanted):
+        raise Misfit(path, f"{words} {wanted} is wanted, found {found}")
 
 
-def _type_of(value: Any) -> str:
-    return next(name for name, fits in TYPES.items() if fits(value))
-
-
-def _enum(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if not any(_same(value, one) for one in wanted):
-        raise Misfit(path, f"{_shown(value)} is not one of {', '.join(_shown(one) for one in wanted[:20])}")
-
-
-def _const(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if not _same(value, wanted):
-        raise Misfit(path, f"{_shown(wanted)} is wanted, found {_shown(value)}")
-
-
-def _bound(words: str, of: Callable[[Any], Any], fits: Callable[[Any, Any], bool], kind: str) -> Callable[..., None]:
-    def check(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-        if TYPES[kind](value) and not fits(of(value), wanted):
-            raise Misfit(path, f"{words} {wanted} is wanted, found {of(value)}")
-
-    return check
-
-
-def _unique(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if wanted and isinstance(value, list) and len({_text(one) for one in value}) < len(value):
-        raise Misfit(path, "two items are the same")
-
-
-def _items(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if isinstance(value, list):
-        for number in range(len(schema.get("prefixItems", ())), len(value)):
-            run.fit(value[number], wanted, f"{path}[{number}]")
-
-
-def _prefix_items(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if isinstance(value, list):
-        for number, (one, inner) in enumerate(zip(value, wanted, strict=False)):
-            run.fit(one, inner, f"{path}[{number}]")
-
-
-def _properties(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if isinstance(value, dict):
-        for name in wanted:
-            if name in value:
-                run.fit(value[name], wanted[name], _at(path, name))
-
-
-def _additional(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if isinstance(value, dict):
-        for name in value.keys() - schema.get("properties", {}).keys():
-            if wanted is False:
-                raise Misfit(_at(path, name), "the schema has no such field")
-            run.fit(value[name], wanted, _at(path, name))
-
-
-def _required(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if isinstance(value, dict):
-        for name in wanted:
-            if name not in value:
-                raise Misfit(_at(path, name), "it is required, and not there")
-
-
-def _ref(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    run.ref(value, wanted, path)
-
-
-def _all_of(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    for inner in wanted:
-        run.fit(value, inner, path)
-
-
-def _any_of(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if not any(run.fits(value, inner, path) for inner in wanted):
-        raise Misfit(path, f"{_shown(value)} fits none of the {len(wanted)} alternatives")
-
-
-def _one_of(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    found = sum(run.fits(value, inner, path) for inner in wanted)
-    if found != 1:
-        raise Misfit(path, f"{_shown(value)} fits {found} of the {len(wanted)} alternatives, and one is wanted")
-
-
-def _not(run: _Check, value: Any, wanted: Any, path: str, schema: Any) -> None:
-    if run.fits(value, wanted, path):
-        raise Misfit(path, f"{_shown(value)} is not allowed here")
+def _is(value: Any, name: str) -> bool:
+    """Whether a value has a type of JSON Schema. An integer may be written 1.0."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    kinds = {"null": type(None), "boolean": bool, "string": str, "array": list, "object": dict}
+    match name:
+        case "number":
+            return number
+        case "integer":
+            return number and value == int(value)
+    return isinstance(value, kinds[name])
 
 
 # -- a schema --------------------------------------------------------------------------------------------
 
 
-class Keyword(NamedTuple):
-    """How a keyword is written, and how a value is compared with it."""
-
-    form: str
-    """type, any, list, count, number, flag, names, ref, schema, schemas (a list) or fields (an object)."""
-    check: Callable[..., None]
-
-
-KEYWORDS: dict[str, Keyword] = {
-    "type": Keyword("type", _type),
-    "enum": Keyword("list", _enum),
-    "const": Keyword("any", _const),
-    "minimum": Keyword("number", _bound("at least", lambda n: n, lambda n, m: bool(n >= m), "number")),
-    "maximum": Keyword("number", _bound("at most", lambda n: n, lambda n, m: bool(n <= m), "number")),
-    "exclusiveMinimum": Keyword("number", _bound("more than", lambda n: n, lambda n, m: bool(n > m), "number")),
-    "exclusiveMaximum": Keyword("number", _bound("less than", lambda n: n, lambda n, m: bool(n < m), "number")),
-    "minLength": Keyword("count", _bound("a length of at least", len, lambda n, m: bool(n >= m), "string")),
-    "maxLength": Keyword("count", _bound("a length of at most", len, lambda n, m: bool(n <= m), "string")),
-    "minItems": Keyword("count", _bound("a length of at least", len, lambda n, m: bool(n >= m), "array")),
-    "maxItems": Keyword("count", _bound("a length of at most", len, lambda n, m: bool(n <= m), "array")),
-    "minProperties": Keyword("count", _bound("a size of at least", len, lambda n, m: bool(n >= m), "object")),
-    "maxProperties": Keyword("count", _bound("a size of at most", len, lambda n, m: bool(n <= m), "object")),
-    "uniqueItems": Keyword("flag", _unique),
-    "items": Keyword("schema", _items),
-    "prefixItems": Keyword("schemas", _prefix_items),
-    "properties": Keyword("fields", _properties),
-    "additionalProperties": Keyword("schema", _additional),
-    "required": Keyword("names", _required),
-    "$ref": Keyword("ref", _ref),
-    "allOf": Keyword("schemas", _all_of),
-    "anyOf": Keyword("schemas", _any_of),
-    "oneOf": Keyword("schemas", _one_of),
-    "not": Keyword("schema", _not),
-}
-
-
 def _read(schema: Any, path: str, root: Schema) -> None:
-    """Every keyword is known and well formed, all the way down."""
+    """Check that every keyword is known and well formed, at every depth."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
         raise _refused(path, "is a schema: an object, or true or false")
     for word, wanted in schema.items():
-        if word in SAYS_NOTHING:
+        if word in DESCRIBING:
             continue
         if word not in KEYWORDS:
             raise InvalidInput(
                 f"json_schema {path}: the keyword {serial.clean(word, 40)!r} is not checked here",
                 f"use: {', '.join(KEYWORDS)}",
             )
-        _read_keyword(KEYWORDS[word].form, wanted, f"{path}/{word}", root)
+        _read_keyword(KEYWORDS[word], wanted, f"{path}/{word}", root)
 
 
 def _read_keyword(form: str, wanted: Any, path: str, root: Schema) -> None:
-    fact = _misformed(form, wanted, root)
-    if fact is not None:
-        raise _refused(path, fact)
-    inner = [wanted] if form == "schema" else wanted if form == "schemas" else ()
-    for number, one in enumerate(inner):
-        _read(one, path if form == "schema" else f"{path}/{number}", root)
-    for name, one in wanted.items() if form == "fields" else ():
-        _read(one, f"{path}/{name}", root)
+    fits, words = _formed(form, wanted, root)
+    if not fits:
+        raise _refused(path, words)
+    if form == "schema":
+        _read(wanted, path, root)
+    elif form in ("schemas", "fields"):
+        for name, one in enumerate(wanted) if form == "schemas" else wanted.items():
+            _read(one, f"{path}/{name}", root)
 
 
-def _misformed(form: str, wanted: Any, root: Schema) -> str | None:
+def _formed(form: str, wanted: Any, root: Schema) -> tuple[bool, str]:
+    """Whether a keyword's value has its form, and the words for that form."""
     match form:
         case "type":
             names = wanted if isinstance(wanted, list) else [wanted]
-            fits, words = bool(names) and all(n in TYPES for n in names if isinstance(n, str)), ", ".join(TYPES)
-            return None if fits and all(isinstance(n, str) for n in names) else f"is one or some of {words}"
+            return bool(names) and all(name in TYPES for name in names), f"is one or some of {', '.join(TYPES)}"
         case "list" | "schemas":
-            return None if isinstance(wanted, list) and wanted else "is a list, and not an empty one"
+            return isinstance(wanted, list) and bool(wanted), "is a list, and not an empty one"
         case "count":
-            return None if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0 else "is a count"
+            return _is(wanted, "number") and isinstance(wanted, int) and wanted >= 0, "is a count"
         case "number":
-            return None if TYPES["number"](wanted) else "is a number"
+            return _is(wanted, "number"), "is a number"
         case "flag":
-            return None if isinstance(wanted, bool) else "is true or false"
+            return isinstance(wanted, bool), "is true or false"
         case "names":
-            return (
-                None if isinstance(wanted, list) and all(isinstance(n, str) for n in wanted) else "is a list of names"
-            )
+            return isinstance(wanted, list) and all(isinstance(n, str) for n in wanted), "is a list of names"
         case "fields":
-            return None if isinstance(wanted, dict) else "is an object of schemas"
+            return isinstance(wanted, dict), "is an object of schemas"
         case "ref":
             known = isinstance(wanted, str) and wanted in root.defs
-            return None if known else 'points to "#" or into "#/$defs/", to something that is there'
-        case _:
-            return None
+            return known, 'points to "#" or into "#/$defs/", to a schema that is there'
+    return True, ""
 
 
 def _refused(path: str, fact: str) -> InvalidInput:
@@ -339,10 +300,6 @@ def _whole(value: Any) -> Any:
     if isinstance(value, list):
         return [_whole(one) for one in value]
     return {name: _whole(one) for name, one in value.items()} if isinstance(value, dict) else value
-
-
-def _same(one: Any, other: Any) -> bool:
-    return _text(one) == _text(other)
 
 
 def _shown(value: Any) -> str:
