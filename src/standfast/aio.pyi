@@ -80,7 +80,7 @@ from standfast.record.knowledge import Embedder, Forgotten, Indexed, Knowledge, 
 from standfast.record.loops.models import Loop, Run
 from standfast.record.loops.resource import AbsentList, LoopList
 from standfast.record.mail.models import Delivery, Mail
-from standfast.record.mail.resource import BoxList, DeliveryList, MailList
+from standfast.record.mail.resource import DeliveryList, MailList
 from standfast.record.messages import Message
 from standfast.record.model_calls import ModelCall, UsageRecord
 from standfast.record.node_methods import A, DeclareEffectFirst, Given, NameFunctionArguments, NameIntentDoOptions, P
@@ -1027,7 +1027,7 @@ class AsyncItems:
         offset: int = ...,
         refresh: bool = ...,
     ) -> FoundList:
-        """Items at or below a path that have vectors, the nearest first; of several of one item the nearest counts."""
+        """Items at or below a path that have vectors, the nearest first. The nearest vector of an item counts."""
     async def paths(self) -> PathList:
         """Every path that holds something."""
     async def refresh(self, names: Sequence[tuple[Path, str]]) -> None:
@@ -1293,8 +1293,6 @@ class AsyncEvents:
         """A stream and its last version. Raises NotFound."""
     async def streams(self, *, limit: int = ..., after: str = ...) -> StreamList:
         """List the streams of this scope by name, each with its last version."""
-    async def version_at(self, stream: str, at: Moment) -> int:
-        """How many events the stream had at a moment: a version, a datetime, or a session as it left it."""
 
 @type_check_only
 class AsyncWebhooks:
@@ -1494,8 +1492,6 @@ class AsyncMails:
         """Answer each mail of `box` with what `function(mail)` returns, in a session of its own; returns how many."""
     async def bound(self, to: str, bound: int | None) -> None:
         """How many mails may wait in a box before sending is refused; None for the usual bound."""
-    async def boxes(self, *, everywhere: bool = ..., limit: int = ..., after: tuple[str, str] = ...) -> BoxList:
-        """List boxes: how full each is, and when it was last read."""
     async def claim(
         self,
         to: str | None = ...,
@@ -1710,8 +1706,6 @@ class AsyncRuns:
         """What became of the slots, the newest first; of one loop, of this scope, or everywhere."""
     async def mine(self, *, limit: int = ...) -> standfast.record.runs.RunList:
         """Running, and held by this process."""
-    async def orphans(self, *, limit: int = ...) -> standfast.record.runs.RunList:
-        """Running, their worker gone or out of time, and their child is known to be alive on this machine."""
     async def requeue(self, run_id: str, attempt: int, *, reason: str) -> Run:
         """Claimed, and known never to have begun: ready again at once, in its slot."""
     async def started(self, run_id: str, attempt: int, *, pid: int, process: str) -> Run:

@@ -26,7 +26,7 @@ from standfast.core.event_loop import submitted
 from standfast.errors import InvalidInput, StandfastError
 from standfast.models import Model
 from standfast.record.chat import INTERRUPTED
-from standfast.record.conversations import Conversations, Home, Item, Line, line
+from standfast.record.conversations import Conversations, Item, Line, line
 
 try:
     from agents.memory.session_settings import (  # type: ignore[import-not-found,unused-ignore]
@@ -91,7 +91,6 @@ class Session:
         self.session_settings = coerce_session_settings(given)
         self.repair = repair
         self._agent = agent
-        self._home: Home | None = None
         self._handle, mine = opened(store)
         self._resource = Conversations(self._handle._store)
         self._close = weakref.finalize(self, self._handle.close) if mine else None
@@ -103,7 +102,7 @@ class Session:
         last = resolve_session_limit(limit, self.session_settings)
         if last is not None and last < 0:
             last = None  # as the SDK's own sessions have it
-        items = await _read(functools.partial(self._resource.items, self.session_id, last=last, home=self._home))
+        items = await _read(functools.partial(self._resource.items, self.session_id, last=last))
         return repaired(items) if self.repair else items
 
     async def add_items(self, items: list[Any]) -> None:
@@ -115,8 +114,7 @@ class Session:
             lines = await _read(lambda: [_line(item, redact) for item in list(items)])
         else:
             lines = [_line(item, redact) for item in items]
-        added = await self._write(Conversations.add, lines, agent=self._agent, home=self._home)
-        self._home = added.home
+        await self._write(Conversations.add, lines, agent=self._agent)
         return None
 
     async def pop_item(self) -> Any | None:

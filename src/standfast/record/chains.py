@@ -161,8 +161,8 @@ class Chains(Resource):
                 if row is None:
                     new.append(line._replace(native=native))
         if new:
-            said = conversations.append(tx, home, new)
-            known |= {line.native or "": position for line, position in zip(new, said.positions, strict=True)}
+            positions = conversations.append(tx, home, new)
+            known |= {line.native or "": position for line, position in zip(new, positions, strict=True)}
         return _ranges([known[native] for native in natives])
 
     @query

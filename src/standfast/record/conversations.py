@@ -41,8 +41,6 @@ BATCH_MAX = 100_000
 ALL = 2**62
 CLEARED = "conversation.cleared"
 """The value of a session that says from which position on its conversation is read."""
-TOUCH_US = 1_000_000
-"""How exactly a session's row says when something was last said in it."""
 RAW = "standfast:json"
 """The one field of an item that is kept as text."""
 
@@ -71,17 +69,8 @@ class Home(Model):
     created_us: int
     node_id: str
     first_position: int
-    unnamed: int = 1
-    """Whether nothing says yet what it is about."""
-    touched_us: int = 0
-    """When the caller last updated its age."""
-
-
-class Added(Model):
-    """Where items went."""
-
-    home: Home
-    positions: list[int]
+    unnamed: int
+    """1 while the session has no preview."""
 
 
 class _Stretch(NamedTuple):
@@ -145,23 +134,20 @@ class Conversations(Resource):
     __slots__ = ()
 
     @transactional
-    def add(
-        self, tx: Tx, session: str, lines: Sequence[Line], *, agent: str | None = None, home: Home | None = None
-    ) -> Added:
-        """All of them at the end, one after another with nothing between, or none. Makes the session if need be.
+    def add(self, tx: Tx, session: str, lines: Sequence[Line], *, agent: str | None = None) -> list[int]:
+        """Add all items at the end with no other item between them, or none. Returns their positions.
 
-        `home` is where an earlier call found the conversation: it need not be looked for again.
+        A session that does not exist is created.
         """
-        where = home or find(tx, session) or made(tx, session, agent)
-        return append(tx, where, lines)
+        return append(tx, find(tx, session) or made(tx, session, agent), lines)
 
     @query
-    def items(self, tx: Tx, session: str, *, last: int | None = None, home: Home | None = None) -> list[Item]:
-        """The newest `last` that stand, in order, without reading the rest; all without `last`."""
-        where = home or find(tx, session)
-        if where is None:
+    def items(self, tx: Tx, session: str, *, last: int | None = None) -> list[Item]:
+        """The newest `last` items that are not retracted, in order; older ones are not read. Without `last`, all."""
+        home = find(tx, session)
+        if home is None:
             return []
-        rows = _newest(tx, _stretches(tx, where), ALL if last is None else max(0, last), SQL.contents)
+        rows = _newest(tx, _stretches(tx, home), ALL if last is None else max(0, last), SQL.contents)
         return items_of([_text(row) for row in reversed(rows)])
 
     @transactional
@@ -224,7 +210,7 @@ def made(tx: Tx, session: str, agent: str | None) -> Home:
     return found
 
 
-def append(tx: Tx, home: Home, lines: Sequence[Line]) -> Added:
+def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int]:
     if len(lines) > BATCH_MAX:
         raise InvalidInput(f"{len(lines):,} items at once, and the limit is {BATCH_MAX:,}", "add them in parts")
     crash.point("conversation.before_add")
@@ -249,18 +235,9 @@ def append(tx: Tx, home: Home, lines: Sequence[Line]) -> Added:
             now_us=now_us,
         )
         _tell(tx, home, "message.said", id, f"{said.role}: {said.summary}", source="said")
-    return Added(_touched(tx, home, lines), list(range(first, first + len(lines))))
-
-
-def _touched(tx: Tx, home: Home, lines: Sequence[Line]) -> Home:
-    """Say in the session's row how old it is and what it is about, where that is news."""
-    now_us = tx.now_us()
     asked = next((said.summary for said in lines if said.role == "user"), None) if home.unnamed else None
-    if asked is None and 0 <= now_us - home.touched_us < TOUCH_US:
-        return home
-    preview = None if asked is None else serial.clean(asked, PREVIEW_MAX)
-    tx.run(SQL.touch, id=home.session_id, preview=preview, now_us=now_us)
-    return home.replace(unnamed=int(bool(home.unnamed) and preview is None), touched_us=now_us)
+    tx.run(SQL.touch, id=home.session_id, preview=asked and serial.clean(asked, PREVIEW_MAX), now_us=now_us)
+    return list(range(first, first + len(lines)))
 
 
 def standing(tx: Tx, home: Home, last: int | None) -> list[Row]:

@@ -142,14 +142,6 @@ class Runs(Resource):
         return ended.run
 
     @query
-    def orphans(self, tx: Tx, *, limit: int = 100) -> RunList:
-        """Running, their worker gone or out of time, and their child is known to be alive on this machine.
-
-        End the child by its identity; `abandon_dead` does not touch the run before.
-        """
-        return [noun(tx, row) for row in _left(tx, SQL.over_seen, SQL.of_holder_seen, limit) if _lives_here(tx, row)]
-
-    @query
     def left(self, tx: Tx, *, limit: int = 100) -> RunList:
         """Running, and their worker has exited or its lease has expired: the next worker finds the outcome of each."""
         return [noun(tx, row) for row in _left(tx, SQL.over_seen, SQL.of_holder_seen, limit)]
@@ -196,7 +188,7 @@ class Runs(Resource):
     def abandon_dead(self, tx: Tx, *, limit: int = 100) -> RunList:
         """End what runs under a worker that is known dead or out of time: abandoned, or queued again.
 
-        One whose child is known to be alive here is left alone: see `orphans`.
+        A run whose child is known to be alive on this host is left alone: `left` lists it.
         """
         crash.point("run.before_abandon")
         return [

@@ -175,11 +175,6 @@ class Events(Resource):
         rows = tx.all(queries.SQL.streams, scope=self.scope, after=after, limit=page_size(limit))
         return [Stream(**row) for row in rows]
 
-    @query
-    def version_at(self, tx: Tx, stream: str, at: Moment) -> int:
-        """How many events the stream had at a moment: a version, a datetime, or a session as it left it."""
-        return queries.version_at(tx, stream_name(stream), at)
-
     def follow(
         self,
         stream: str | None = None,

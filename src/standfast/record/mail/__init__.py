@@ -27,7 +27,7 @@ full box was never accepted.
 from __future__ import annotations
 
 from standfast.record.mail.envelope import rendered
-from standfast.record.mail.models import Attempt, Box, Delivery, Mail, Shown, Swept
+from standfast.record.mail.models import Attempt, Delivery, Mail, Shown, Swept
 from standfast.record.mail.resource import Mails
 
-__all__ = ["Attempt", "Box", "Delivery", "Mail", "Mails", "Shown", "Swept", "rendered"]
+__all__ = ["Attempt", "Delivery", "Mail", "Mails", "Shown", "Swept", "rendered"]

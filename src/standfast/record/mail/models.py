@@ -153,28 +153,6 @@ class Shown(Model):
         return {**fields.pop("mail").as_dict(), **fields}
 
 
-class Box(Model):
-    """A box with mail to be delivered, or with a bound of its own."""
-
-    scope: str
-    box: str
-    waiting: int
-    """Sent and not ended, with or without a holder."""
-    held: int
-    bound: int
-    oldest_us: int | None
-    seen_us: int | None
-    """When it was last read; None if never."""
-    seen_by: str | None
-    refused: int
-    """Sends that found it full."""
-    refused_us: int | None
-
-    @property
-    def full(self) -> bool:
-        return self.waiting >= self.bound
-
-
 class Swept(Model):
     """What a sweep found: ids of mail that came back, died, expired."""
 

@@ -13,7 +13,7 @@ from standfast.ledger.dead_letters import DeadLetter
 from standfast.record.mail import claims
 from standfast.record.mail.addresses import Place
 from standfast.record.mail.claims import Which
-from standfast.record.mail.models import BOUND_DEFAULT, ENDED, STATES, Box, Delivery, Mail, Shown, attempt, mail
+from standfast.record.mail.models import ENDED, STATES, Delivery, Mail, Shown, attempt, mail
 
 SQL = load(__name__)
 
@@ -77,22 +77,12 @@ def receipt(tx: Tx, row: Row) -> Delivery:
     letters = _letters(tx, row["id"], 1) if found.state == "dead" else ()
     box = tx.maybe(SQL.box, scope=row["scope"], box=row["box"])
     seen_us = box["seen_us"] if box else None
+    said = found.as_dict()
     return Delivery(
-        id=found.id,
-        scope=found.scope,
-        box=found.box,
-        sender=found.sender,
-        key=found.key,
-        subject=found.subject,
-        state=found.state,
-        reason=found.reason,
-        sent_us=found.sent_us,
+        **{name: said[name] for name in Delivery.field_names() if name in said and name != "attempts"},
         leased_us=first,
-        read_us=found.read_us,
-        ended_us=found.ended_us,
         by=found.agent,
         attempts=attempts,
-        attempts_max=found.attempts_max,
         dead_letter=letters[0] if letters else None,
         box_seen_us=seen_us,
         words=_words(tx, row, found, seen_us, letters[0] if letters else None),
@@ -121,43 +111,7 @@ def show(tx: Tx, which: Which) -> Shown:
     )
 
 
-def boxes(tx: Tx, *, everywhere: bool, limit: int, after: tuple[str, str]) -> list[Box]:
-    """Boxes with mail in them or a bound of their own, and boxes that were read."""
-    size = page_size(limit)
-    asked: Row = {
-        "scope": tx.caller.scope,
-        "everywhere": int(everywhere),
-        "limit": size,
-        "at_scope": after[0],
-        "at_box": after[1],
-    }
-    filled = {(row["scope"], row["box"]): row for row in tx.all(SQL.boxes, **asked)}
-    known = {(row["scope"], row["box"]): row for row in tx.all(SQL.known_boxes, **asked)}
-    # A page of each: what lies behind the end of a full page comes with the next one.
-    ends = [max(found) for found in (filled, known) if len(found) == size]
-    places = sorted(place for place in filled.keys() | known.keys() if not ends or place <= min(ends))
-    for place in places:
-        if place in filled and place not in known and (row := tx.maybe(SQL.box, scope=place[0], box=place[1])):
-            known[place] = row
-    return [_box(place, filled.get(place), known.get(place)) for place in places[:size]]
-
-
 # -- small parts -------------------------------------------------------------------------------------
-
-
-def _box(place: tuple[str, str], filled: Row | None, known: Row | None) -> Box:
-    return Box(
-        scope=place[0],
-        box=place[1],
-        waiting=filled["waiting"] if filled else 0,
-        held=filled["held"] if filled else 0,
-        bound=(known["bound"] if known else None) or BOUND_DEFAULT,
-        oldest_us=filled["oldest_us"] if filled else None,
-        seen_us=known["seen_us"] if known else None,
-        seen_by=known["seen_by"] if known else None,
-        refused=known["refused"] if known else 0,
-        refused_us=known["refused_us"] if known else None,
-    )
 
 
 def _letters(tx: Tx, id: str, limit: int) -> tuple[DeadLetter, ...]:

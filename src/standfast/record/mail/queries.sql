@@ -67,7 +67,7 @@ LIMIT :limit
 SELECT began_us FROM mail_attempt WHERE mail_id = :id AND n = 1
 
 -- name: box
-SELECT bound, seen_us, seen_by, refused, refused_us FROM mail_box WHERE scope = :scope AND box = :box
+SELECT seen_us FROM mail_box WHERE scope = :scope AND box = :box
 
 -- How many are delivered before this one.
 -- name: ahead
@@ -76,21 +76,6 @@ SELECT count(*) AS n FROM (
     WHERE scope = :scope AND box = :box AND ended_us IS NULL AND (priority, seq) < (:priority, :seq)
     LIMIT 1000
 ) AS counted
-
--- name: boxes
-SELECT m.scope AS scope, m.box AS box, count(*) AS waiting, count(m.holder) AS held, min(m.sent_us) AS oldest_us
-FROM mail m
-WHERE m.ended_us IS NULL AND (:everywhere = 1 OR m.scope = :scope) AND (m.scope, m.box) > (:at_scope, :at_box)
-GROUP BY m.scope, m.box
-ORDER BY m.scope, m.box
-LIMIT :limit
-
--- name: known_boxes
-SELECT scope, box, bound, seen_us, seen_by, refused, refused_us
-FROM mail_box
-WHERE (:everywhere = 1 OR scope = :scope) AND (scope, box) > (:at_scope, :at_box)
-ORDER BY scope, box
-LIMIT :limit
 
 -- name: letters_of
 SELECT {columns:dead_letter}

@@ -27,7 +27,6 @@ from standfast.record.mail.claims import Which
 from standfast.record.mail.follow import LOOK_AGAIN_S, Follow
 from standfast.record.mail.models import (
     ATTEMPTS_DEFAULT,
-    Box,
     Delivery,
     Mail,
     Shown,
@@ -44,7 +43,6 @@ UNTIL = ("leased", "read", "done")
 # In the resource `list` is a method, so that the types need other names there.
 MailList: TypeAlias = "list[Mail]"
 DeliveryList: TypeAlias = "list[Delivery]"
-BoxList: TypeAlias = "list[Box]"
 LetterList: TypeAlias = "list[DeadLetter]"
 EventList: TypeAlias = "list[Event]"
 Ended: TypeAlias = "tuple[Mail, DeadLetter | None]"
@@ -481,11 +479,6 @@ class Mails(Resource):
         """Every change of it, in order; `after` is the `seq` of the last one you have."""
         row = claims.find(tx, which)
         return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
-
-    @query
-    def boxes(self, tx: Tx, *, everywhere: bool = False, limit: int = 50, after: tuple[str, str] = ("", "")) -> BoxList:
-        """List boxes: how full each is, and when it was last read."""
-        return queries.boxes(tx, everywhere=everywhere, limit=limit, after=after)
 
     def bound(self, to: str, bound: int | None) -> None:
         """How many mails may wait in a box before sending is refused; None for the usual bound."""
