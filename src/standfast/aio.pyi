@@ -32,6 +32,7 @@ import standfast.record.tasks.models
 import standfast.record.tasks.resource
 import standfast.record.threads.models
 import standfast.record.threads.resource
+import standfast.record.waiting
 import standfast.views.recovery
 from standfast import config, serial
 from standfast.admin.copies import keep
@@ -583,25 +584,27 @@ class AsyncDeciding:
     def what(self) -> str: ...
 
 @type_check_only
-class AsyncConsuming(AsyncIterable[Event]):
-    def __aiter__(self) -> AsyncIterator[Event]: ...
+class AsyncConsuming(AsyncIterable[standfast.record.waiting.T]):
+    def __aiter__(self) -> AsyncIterator[standfast.record.waiting.T]: ...
     async def commit(self) -> None:
         """Commit the event in hand, without asking for the next."""
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Stop waiting."""
 
 @type_check_only
-class AsyncFollow(AsyncIterable[Mail]):
-    def __aiter__(self) -> AsyncIterator[Mail]: ...
+class AsyncFollow(AsyncIterable[standfast.record.waiting.T]):
+    def __aiter__(self) -> AsyncIterator[standfast.record.waiting.T]: ...
     patience_s: float | None
     async def close(self) -> None:
-        """Stop. Mail in hand is not renewed any more: unless it is done, it comes back after its lease."""
+        """Stop. The mail in hand is not renewed any more: unless it is done, it returns when its lease ends."""
 
 @type_check_only
-class AsyncFollowing(AsyncIterable[Event]):
-    def __aiter__(self) -> AsyncIterator[Event]: ...
+class AsyncFollowing(AsyncIterable[standfast.record.waiting.T]):
+    def __aiter__(self) -> AsyncIterator[standfast.record.waiting.T]: ...
     patience_s: float | None
     on_held_back: Callable[[str], object]
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Stop waiting."""
 
 @type_check_only
 class AsyncAgents:
@@ -1197,7 +1200,7 @@ class AsyncEvents:
         type: str | None = ...,
         follow: bool = ...,
         idle: Duration | None = ...,
-    ) -> _Iterated[AsyncConsuming, Event]:
+    ) -> _Iterated[AsyncConsuming, standfast.record.waiting.T]:
         """Events one by one; asking for the next commits the one before."""
     async def consumer(self, name: str, stream: str | None = ..., *, start: str = ...) -> Consumer:
         """The consumer of this name, made if need be: at the beginning, or with start="now" at the end."""
@@ -1262,7 +1265,7 @@ class AsyncEvents:
         type: str | None = ...,
         after: int | str | None = ...,
         idle: Duration | None = ...,
-    ) -> _Iterated[AsyncFollowing, Event]:
+    ) -> _Iterated[AsyncFollowing, standfast.record.waiting.T]:
         """Events as they come, from now on; or behind `after`, a version of the stream or a cursor of the journal."""
     async def forget(self, name: str, stream: str | None = ...) -> Consumer:
         """Forget a consumer and its place. Raises NotFound."""
@@ -1524,7 +1527,7 @@ class AsyncMails:
         thread: standfast.record.mail.claims.Which | None = ...,
         for_: Duration | None = ...,
         timeout: Duration | None = ...,
-    ) -> _Iterated[AsyncFollow, Mail]:
+    ) -> _Iterated[AsyncFollow, standfast.record.waiting.T]:
         """Mail as it comes: `for m in sf.mail.follow("reviewer"): …; sf.mail.done(m)`."""
     async def get(self, which: standfast.record.mail.claims.Which) -> Mail:
         """By id, the end of an id, or key. Nothing is marked. Raises NotFound."""

@@ -15,6 +15,7 @@ from standfast.core import leases
 from standfast.db.contract import Row
 from standfast.db.sql import Statement, statement
 from standfast.record.mail import claims, queries, send
+from standfast.record.sessions import queries as sessions
 from standfast.views import recovery
 from standfast_prove.postgres import fresh_database
 
@@ -48,7 +49,7 @@ ENDED: Row = LISTED | {"seq": 2**62}
 REPORT: Row = {"at_us": -1, "id": ""}
 HOT: list[tuple[Statement, Row]] = [
     (send.SQL.room_left, {"bound_default": 1000}),
-    (send.SQL.session, {"session": "x"}),
+    (sessions.SQL.named, {"session": "x"}),
     (claims.SQL.by_key, {}),
     (claims.CLAIMS.by_id, {}),
     (claims.CLAIMS.by_id_for_update, {}),
@@ -71,7 +72,6 @@ HOT: list[tuple[Statement, Row]] = [
     (queries.SQL.thread, {}),
     (queries.SQL.attempts, {}),
     (queries.SQL.ahead, {"priority": 2, "seq": 9}),
-    (queries.SQL.boxes, LISTED),
     (recovery.SQL.waiting_boxes, REPORT),
     (leases.RENEWED["mail"], {"holder": "a:ann", "mono_now_us": 1}),
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -31,6 +31,19 @@ from standfast.record.threads.encoding import Seal
 from standfast.record.threads.models import Checkpoint as Kept
 from standfast.record.threads.models import Value, Write
 from standfast.record.threads.rows import fields_match
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The same method, awaited: it runs on a worker thread of the saver."""
+
+    @functools.wraps(method)
+    async def call(saver: Saver, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await saver._shared.run(functools.partial(getattr(saver, method.__name__), *args, **kwargs))
+
+    return call
 
 
 class Saver(Opened, BaseCheckpointSaver[Any]):
@@ -63,8 +76,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
         kept = self.sf.threads.get(thread, id, namespace=namespace, seal=seal)
         return None if kept is None else self._tuple(kept, config if id else None)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._shared.run(functools.partial(self.get_tuple, config))
+    aget_tuple = _awaited(get_tuple)
 
     def list(
         self,
@@ -117,12 +129,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
                 history[channel]["seed"] = serde.loads_typed(told.seed)
         return history
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        return await self._shared.run(
-            functools.partial(self.get_delta_channel_history, config=config, channels=channels)
-        )
+    aget_delta_channel_history = _awaited(get_delta_channel_history)
 
     def _tuple(self, kept: Kept, config: RunnableConfig | None = None) -> CheckpointTuple:
         serde = _coding(self.serde)[0]
@@ -236,20 +243,17 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
     def delete_thread(self, thread_id: str) -> None:
         self.sf.threads.delete(str(thread_id))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self._shared.run(functools.partial(self.delete_thread, thread_id))
+    adelete_thread = _awaited(delete_thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         self.sf.threads.delete_runs([str(run_id) for run_id in run_ids])
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await self._shared.run(functools.partial(self.delete_for_runs, run_ids))
+    adelete_for_runs = _awaited(delete_for_runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         self.sf.threads.copy(str(source_thread_id), str(target_thread_id))
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._shared.run(functools.partial(self.copy_thread, source_thread_id, target_thread_id))
+    acopy_thread = _awaited(copy_thread)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         if strategy not in ("keep_latest", "delete"):
@@ -260,8 +264,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
             else:
                 self.sf.threads.prune(thread, keep=self._needed(thread))
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await self._shared.run(functools.partial(self.prune, thread_ids, strategy=strategy))
+    aprune = _awaited(prune)
 
     def _needed(self, thread: str) -> dict[str, Sequence[str]]:
         """The rows of the newest checkpoint of each namespace. A DeltaChannel's value is spread over its ancestors."""

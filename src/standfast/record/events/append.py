@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from standfast import crash, hints, serial
-from standfast.core import journal, keys, naming
+from standfast.core import journal, keys
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, KeyConflict, VersionConflict
 from standfast.record.events.models import APPEND_MAX, KEY_MAX, Appended, Item
+from standfast.record.sessions import queries as sessions
 
 SQL = load(__name__)
 
@@ -34,7 +35,7 @@ def append(
     if len(items) > APPEND_MAX:
         raise InvalidInput(f"{len(items):,} events at once, and the limit is {APPEND_MAX:,}", "append them in parts")
     scope = tx.caller.scope
-    session_id = None if session is None else session_id_of(tx, session)
+    session_id = None if session is None else sessions.named(tx, session)["id"]
     crash.point("event.before_append")
     named: Row = {"scope": scope, "name": stream, "now_us": tx.now_us(), **tx.caller.labelled()}
     if key is not None or expected_version is not None:
@@ -48,13 +49,6 @@ def append(
     subject = _subject(stream, key)
     first = last - len(items) + 1
     return [_written(tx, stream, subject, session_id, first + n, one) for n, one in enumerate(items)]
-
-
-def session_id_of(tx: Tx, session: str) -> str:
-    row = tx.maybe(SQL.session, session=session, scope=tx.caller.scope)
-    if row is None:
-        raise naming.unknown(tx, "session", session)
-    return str(row["id"])
 
 
 def moved_on(stream: str, there: int, expected: int) -> VersionConflict:

@@ -19,6 +19,3 @@ FROM event
 WHERE subject = :subject AND scope = :scope AND stream = :stream
 ORDER BY seq
 LIMIT :limit
-
--- name: session
-SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session) LIMIT 1

@@ -26,6 +26,7 @@ from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConf
 from standfast.record.events import follow as follow_events
 from standfast.record.events import queries
 from standfast.record.events.models import Batch, Consumer, stream_name
+from standfast.record.waiting import LOOK_AGAIN_S, Waiting
 
 if TYPE_CHECKING:
     from standfast.record.events.resource import Events
@@ -159,7 +160,7 @@ def page(tx: Tx, *, limit: int, after: tuple[str, str]) -> list[Consumer]:
     return [Consumer(**row) for row in rows]
 
 
-class Consuming(follow_events.Waiting):
+class Consuming(Waiting[Event]):
     """Events one by one; asking for the next commits the one before. Leaving the loop leaves the last uncommitted."""
 
     def __init__(
@@ -188,7 +189,7 @@ class Consuming(follow_events.Waiting):
             left_s = end - time.monotonic()
             if self._watch is None or left_s <= 0:
                 return None
-            self._watch.wait(min(follow_events.LOOK_AGAIN_S, left_s))
+            self._watch.wait(min(LOOK_AGAIN_S, left_s))
 
     def commit(self) -> None:
         """Commit the event in hand, without asking for the next."""

@@ -7,20 +7,19 @@ for that there are consumers.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from standfast import log
 from standfast.core import journal
 from standfast.core.checks import PAGE_MAX
 from standfast.core.journal import Event
-from standfast.db.contract import Tx, Watch
+from standfast.db.contract import Tx
 from standfast.db.store import Store
 from standfast.record.events import queries
+from standfast.record.waiting import LOOK_AGAIN_S, Waiting
 
-LOOK_AGAIN_S = 1.0
 HELD_BACK_EVERY_S = 10.0
 """How often a waiting follower of the journal asks whether something holds it back."""
 YOUNG_US = 1_000_000
@@ -66,43 +65,7 @@ def look_durably(store: Store, stream: str | None, type: str | None, cursor: str
     return found
 
 
-class Waiting(ABC):
-    """An iterator that waits for the next event. Close it, or use `with`."""
-
-    patience_s: float | None
-    """How long it waits for the next one; None: permanently."""
-    _watch: Watch | None = None
-
-    @abstractmethod
-    def within(self, timeout_s: float | None) -> Event | None:
-        """The next event, or None if none comes in time."""
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event:
-        event = self.within(self.patience_s)
-        if event is None:
-            self.close()
-            raise StopIteration
-        return event
-
-    def close(self) -> None:
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class Following(Waiting):
+class Following(Waiting[Event]):
     """Events as they come, without an end; or until nothing came for `idle_s`."""
 
     def __init__(self, store: Store, stream: str | None, type: str | None, cursor: str, idle_s: float | None) -> None:

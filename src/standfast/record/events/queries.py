@@ -19,8 +19,8 @@ from standfast.core.journal import Event
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
-from standfast.record.events import append
 from standfast.record.events.models import Listed, Stream
+from standfast.record.sessions import queries as sessions
 
 SQL = load(__name__)
 
@@ -156,7 +156,7 @@ def _us(moment: datetime) -> int:
 
 
 def _at_session(tx: Tx, name: str, last: int, session: str) -> int:
-    row = tx.maybe(SQL.last_of_session, session_id=append.session_id_of(tx, session))
+    row = tx.maybe(SQL.last_of_session, session_id=sessions.named(tx, session)["id"])
     # A stream's row is held from before its event has a number until the commit: numbers grow with versions.
     return _search(tx, name, last, "seq", row["seq"] if row is not None else 0)
 

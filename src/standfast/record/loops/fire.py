@@ -69,25 +69,25 @@ class Fired(NamedTuple):
 
 
 def plan(when: schedule.Schedule, slot_us: int, now_us: int, *, catch_up: str, catch_up_max: int) -> Plan:
-    """Pure arithmetic. `slot_us` is due; it counts as a slot also if the zone's rules have changed since."""
-    wanted = catch_up_max if catch_up == "all" else 1
-    newest = when.newest(slot_us, now_us, SINGLE_MAX + wanted + 1)
-    if not newest or (len(newest) <= SINGLE_MAX + wanted and newest[0] != slot_us):
-        newest = [slot_us, *newest]
-    late = now_us - newest[-1] > ON_TIME_US
-    chosen = [] if catch_up == "none" and late else newest[-wanted:]
-    return _planned(when, slot_us, now_us, newest, chosen)
+    """What becomes of the slots from `slot_us` to now, by the catch-up policy.
+
+    `slot_us` is due. It counts as a slot even if the rules of its time zone have changed.
+    """
+    return _planned(when, slot_us, now_us, catch_up_max if catch_up == "all" else 1, late=catch_up != "none")
 
 
 def passed_over(when: schedule.Schedule, slot_us: int, now_us: int) -> Plan:
-    """The same where none of them must be run."""
-    newest = when.newest(slot_us, now_us, SINGLE_MAX + 1)
-    if not newest or (len(newest) <= SINGLE_MAX and newest[0] != slot_us):
+    """The same if no slot is to be run."""
+    return _planned(when, slot_us, now_us, 0, late=False)
+
+
+def _planned(when: schedule.Schedule, slot_us: int, now_us: int, wanted: int, *, late: bool) -> Plan:
+    """The newest `wanted` slots are to be run; `late`: also if the newest is not on time."""
+    most = SINGLE_MAX + wanted
+    newest = when.newest(slot_us, now_us, most + 1)
+    if not newest or (len(newest) <= most and newest[0] != slot_us):
         newest = [slot_us, *newest]
-    return _planned(when, slot_us, now_us, newest, [])
-
-
-def _planned(when: schedule.Schedule, slot_us: int, now_us: int, newest: list[int], chosen: list[int]) -> Plan:
+    chosen = newest[-wanted:] if wanted and (late or now_us - newest[-1] <= ON_TIME_US) else []
     rest = newest[: len(newest) - len(chosen)]
     passed, before = rest[-SINGLE_MAX:], rest[:-SINGLE_MAX]
     older = (slot_us, before[-1], when.count(slot_us, before[-1])) if before else None

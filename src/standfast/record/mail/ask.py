@@ -24,6 +24,7 @@ from standfast.ids import short
 from standfast.record.mail import addresses, claims
 from standfast.record.mail import send as send_mail
 from standfast.record.mail.models import Mail, mail
+from standfast.record.waiting import LOOK_AGAIN_S
 
 if TYPE_CHECKING:
     from standfast.ledger.opening_counts import Opening
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 SQL = load(__name__)
 
-LOOK_AGAIN_S = 1.0
 ASKED_MAX = 1_000
 """Questions under one key, counting those that expired."""
 WAITING = ("planned", "dispatched", "requested")
@@ -55,13 +55,15 @@ class Question(NamedTuple):
 
     def draft(self, n: int, thread: str | None) -> send_mail.Draft:
         return send_mail.letter(
-            addresses.checked(self.to),
-            self.body,
-            key=self.mail_key(n),
-            for_us=self.timeout_us,
-            thread=thread,
-            sender=f"session:{self.session_key}",
-            session=self.session,
+            send_mail.Draft(
+                addresses.checked(self.to),
+                self.body,
+                key=self.mail_key(n),
+                for_us=self.timeout_us,
+                thread=thread,
+                sender=f"session:{self.session_key}",
+                session=self.session,
+            )
         )
 
 

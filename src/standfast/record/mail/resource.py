@@ -24,7 +24,7 @@ from standfast.record.mail import ask as asks
 from standfast.record.mail import send as send_mail
 from standfast.record.mail.addresses import Place
 from standfast.record.mail.claims import Which
-from standfast.record.mail.follow import LOOK_AGAIN_S, Follow
+from standfast.record.mail.follow import Follow
 from standfast.record.mail.models import (
     ATTEMPTS_DEFAULT,
     Delivery,
@@ -36,6 +36,8 @@ from standfast.record.mail.models import (
     checked_reason,
     mail,
 )
+from standfast.record.mail.send import Draft
+from standfast.record.waiting import LOOK_AGAIN_S
 
 SWEEP_MAX = 200
 UNTIL = ("leased", "read", "done")
@@ -94,7 +96,7 @@ class Mails(Resource):
         expires_us = future_us(expires, self.store.caller.clock.now_us(), "expires")
         if for_us is not None and expires_us is not None:
             raise InvalidInput("give only one of for_ and expires", "one of for_= and expires=")
-        draft = send_mail.letter(
+        draft = Draft(
             addresses.checked(to),
             body,
             key=key,
@@ -108,7 +110,8 @@ class Mails(Resource):
             sender=sender,
             session=session,
         )
-        return self._write(lambda tx: send_mail.send(tx, draft))
+        checked = send_mail.letter(draft)
+        return self._write(lambda tx: send_mail.send(tx, checked))
 
     def reply(
         self,
@@ -133,7 +136,7 @@ class Mails(Resource):
         - `session`: the session it comes from.
         """
         for_us = duration_us(for_, "for_")
-        draft = send_mail.letter(
+        draft = Draft(
             None,
             body,
             key=key,
@@ -146,8 +149,10 @@ class Mails(Resource):
             session=session,
         )
 
+        checked = send_mail.letter(draft)
+
         def send(tx: Tx) -> Mail | StandfastError:
-            sent = send_mail.send(tx, draft)
+            sent = send_mail.send(tx, checked)
             if done and isinstance(sent, Mail):
                 claims.done(tx, which, "answered")  # if it raises, nothing was sent
             return sent

@@ -8,10 +8,10 @@ so that the bound is kept; only more than `NEAR` sends at one moment could pass 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from standfast import crash, hints, serial
-from standfast.core import journal, keys, leases, naming
+from standfast.core import journal, keys, leases
 from standfast.core.checks import PRIORITY_DEFAULT, bounded_us
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -31,6 +31,7 @@ from standfast.record.mail.models import (
     checked_subject,
     mail,
 )
+from standfast.record.sessions import queries as sessions
 
 SQL = load(__name__)
 
@@ -39,53 +40,37 @@ NEAR = 64
 
 
 class Draft(NamedTuple):
-    """What a sender gives, checked, before there is a transaction."""
+    """A mail as its sender gives it. `letter` checks it."""
 
     to: str | None
     """None for a reply: it goes to the sender of the mail it answers."""
-    body: str
-    key: str | None
-    subject: str | None
-    priority: int | None
-    for_us: int | None
-    expires_us: int | None
-    attempts_max: int
-    thread: Which | None
-    reply_to: Which | None
-    sender: str | None
-    session: str | None
-    host: str
-    cwd: str | None
+    body: Any
+    """After `letter`: JSON text."""
+    key: str | None = None
+    subject: str | None = None
+    priority: int | None = None
+    for_us: int | None = None
+    expires_us: int | None = None
+    attempts_max: int = ATTEMPTS_DEFAULT
+    thread: Which | None = None
+    reply_to: Which | None = None
+    sender: str | None = None
+    session: str | None = None
+    host: str = ""
+    cwd: str | None = None
+    """After `letter`: the sender's host and working directory."""
 
 
-def letter(
-    to: str | None,
-    body: serial.Json,
-    *,
-    key: str | None = None,
-    subject: str | None = None,
-    priority: int | None = None,
-    for_us: int | None = None,
-    expires_us: int | None = None,
-    attempts_max: int = ATTEMPTS_DEFAULT,
-    thread: Which | None = None,
-    reply_to: Which | None = None,
-    sender: str | None = None,
-    session: str | None = None,
-) -> Draft:
-    return Draft(
-        to=to,
-        body=serial.dumps(body, what="body", limit_bytes=BODY_MAX_BYTES),
-        key=None if key is None else keys.checked(key, "a key"),
-        subject=checked_subject(subject),
-        priority=None if priority is None else checked_priority(priority),
-        for_us=None if for_us is None else bounded_us(for_us, "a mail's time"),
-        expires_us=expires_us,
-        attempts_max=checked_attempts(attempts_max),
-        thread=thread,
-        reply_to=reply_to,
-        sender=None if sender is None else addresses.checked(sender, "a sender"),
-        session=session,
+def letter(given: Draft) -> Draft:
+    """The draft, checked and encoded, before there is a transaction. Raises InvalidInput."""
+    return given._replace(
+        body=serial.dumps(given.body, what="body", limit_bytes=BODY_MAX_BYTES),
+        key=None if given.key is None else keys.checked(given.key, "a key"),
+        subject=checked_subject(given.subject),
+        priority=None if given.priority is None else checked_priority(given.priority),
+        for_us=None if given.for_us is None else bounded_us(given.for_us, "a mail's time"),
+        attempts_max=checked_attempts(given.attempts_max),
+        sender=None if given.sender is None else addresses.checked(given.sender, "a sender"),
         host=os.uname().nodename,
         cwd=_cwd(),
     )
@@ -129,7 +114,7 @@ def _about(tx: Tx, given: Draft) -> Row:
     """The columns of the mail to be."""
     answers = None if given.reply_to is None else claims.find(tx, given.reply_to)
     begun = answers if given.thread is None else claims.find(tx, given.thread)
-    session = _session(tx, given.session)
+    session = None if given.session is None else sessions.named(tx, given.session)
     place = _place(tx, given, answers)
     id = new_id("mal")
     subject = given.subject if given.subject is not None or answers is None else answers["subject"]
@@ -185,15 +170,6 @@ def _provenance(tx: Tx, given: Draft, session: Row | None) -> dict[str, serial.J
         "session": session["key"] if session else None,
         "cwd": given.cwd,
     }
-
-
-def _session(tx: Tx, session: str | None) -> Row | None:
-    if session is None:
-        return None
-    row = tx.maybe(SQL.session, scope=tx.caller.scope, session=session)
-    if row is None:
-        raise naming.unknown(tx, "session", session)
-    return row
 
 
 def box_full(tx: Tx, place: Place) -> Conflict | None:

@@ -36,6 +36,3 @@ INSERT INTO mail_box (scope, box, bound, refused, git_dir, origin)
 VALUES (:scope, :box, :bound, 0, :git_dir, :origin)
 ON CONFLICT (scope, box) DO UPDATE SET bound = excluded.bound
 RETURNING scope, box
-
--- name: session
-SELECT id, key FROM session WHERE id = :session OR (scope = :scope AND key = :session)

@@ -31,6 +31,14 @@ def find(tx: Tx, session: str) -> Row:
     return row
 
 
+def named(tx: Tx, session: str) -> Row:
+    """The id and the key of a session of any repository, by its key in this scope or by its id. Raises NotFound."""
+    row = tx.maybe(SQL.named, scope=tx.caller.scope, session=session)
+    if row is None:
+        raise naming.unknown(tx, "session", session)
+    return row
+
+
 def find_by_id(tx: Tx, id: str) -> Row:
     row = tx.maybe(SQL.by_id, id=id)
     if row is None:

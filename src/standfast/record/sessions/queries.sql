@@ -10,6 +10,9 @@ SELECT {columns:session}
 FROM session
 WHERE id = :id
 
+-- name: named
+SELECT id, key FROM session WHERE id = :session OR (scope = :scope AND key = :session) LIMIT 1
+
 -- name: by_suffix
 SELECT {columns:session}
 FROM session

@@ -9,7 +9,8 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput
 from standfast.ids import is_id
-from standfast.record.tasks import changes, graph, sightings
+from standfast.record.sessions import queries as sessions
+from standfast.record.tasks import changes, graph
 from standfast.record.tasks.models import STATES, Goal, Note, Other, Shown, Task, like_label, task
 
 SQL = load(__name__)
@@ -34,7 +35,7 @@ def page(
     """`named` are the columns that must have a value; one that is None may have any."""
     if state is not None and state not in (*STATES, "any"):
         raise InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
-    session_id = sightings.session_of(tx, session)
+    session_id = None if session is None else sessions.named(tx, session)["id"]
     asked: Row = {name: value or "" for name, value in named.items()} | {
         **tx.caller.keyspace._asdict(),
         "everywhere": int(everywhere),

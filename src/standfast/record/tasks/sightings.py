@@ -14,13 +14,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from standfast import crash, serial
-from standfast.core import journal, keys, leases, naming
+from standfast.core import journal, keys, leases
 from standfast.core.checks import NAME_MAX, PRIORITY_DEFAULT, bounded_us
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput
 from standfast.ids import new_id
+from standfast.record.sessions import queries as sessions
 from standfast.record.tasks import changes, graph
 from standfast.record.tasks.fingerprint import fingerprint as fingerprint_of
 from standfast.record.tasks.models import (
@@ -110,7 +111,7 @@ def add(
 ) -> Task:
     """Open it or count it. `needs` are written once, with a new episode; `id` is that of a task from elsewhere."""
     crash.point("task.before_add")
-    session_id = session_of(tx, session)
+    session_id = None if session is None else sessions.named(tx, session)["id"]
     parent = None if seen.parent is None else changes.find(tx, seen.parent)
     counted = _counted(tx, seen, parent, session_id, id or new_id("tsk"))
     if counted.sighting not in ("new", "returned"):
@@ -138,15 +139,6 @@ def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None, i
 def _journal(tx: Tx, row: Row, type: str, **more: serial.Json) -> Receipt:
     # The problem itself is `said`: a report. The report itself is the event `seen`.
     return changes.journal_change(tx, row, type, data={"occurrences": row["occurrences"], **more})
-
-
-def session_of(tx: Tx, session: str | None) -> str | None:
-    if session is None:
-        return None
-    row = tx.maybe(SQL.session, scope=tx.caller.scope, session=session)
-    if row is None:
-        raise naming.unknown(tx, "session", session)
-    return str(row["id"])
 
 
 # -- sweeping ------------------------------------------------------------------------------------------

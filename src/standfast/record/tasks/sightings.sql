@@ -41,9 +41,6 @@ WHERE scope = :scope AND repository = :repository AND fingerprint = :fingerprint
                  WHERE p.scope = :scope AND p.repository = :repository AND p.fingerprint = :fingerprint)
 RETURNING {columns:task}
 
--- name: session
-SELECT id FROM session WHERE id = :session OR (scope = :scope AND key = :session)
-
 -- name: next_sweep
 INSERT INTO sweep (scope, repository, source, n, updated_us, git_dir, origin)
 VALUES (:scope, :repository, :source, 1, :now_us, :git_dir, :origin)
