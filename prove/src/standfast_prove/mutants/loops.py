@@ -86,8 +86,8 @@ def _never_pauses(patch: Setter) -> None:
 def _the_oldest_is_kept(patch: Setter) -> None:
     planned = fire._planned
 
-    def swapped(when: Any, slot_us: int, now_us: int, newest: list[int], chosen: list[int]) -> Any:
-        made = planned(when, slot_us, now_us, newest, chosen)
+    def swapped(*args: Any, **given: Any) -> Any:
+        made = planned(*args, **given)
         if len(made.chosen) == 1 and made.passed and made.older is None:
             return made._replace(chosen=made.passed[:1], passed=[*made.passed[1:], *made.chosen])
         return made
