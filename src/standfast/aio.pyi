@@ -1053,11 +1053,11 @@ class AsyncThreads:
     async def ancestry(
         self, thread: str, id: str, channels: Sequence[str], *, namespace: str = ..., seal: Seal | None = ...
     ) -> dict[str, Ancestry]:
-        """For each channel what was written along the parents of a checkpoint, back to where its value is kept."""
+        """For each channel, the writes at the ancestors of a checkpoint, back to the one that stores its value."""
     async def copy(self, source: str, target: str) -> int:
-        """Everything of one thread into another; what the target has stays. How many checkpoints there are."""
+        """Copy all rows of one thread into another, which keeps its own. Returns the target's number of checkpoints."""
     async def delete(self, thread: str) -> None:
-        """Everything of a thread, at once; a tombstone stays, so that this checkpoint was not stored too."""
+        """Delete all rows of a thread in one transaction. A tombstone stays, so that late writes are refused."""
     async def delete_runs(self, run_ids: Sequence[str]) -> int:
         """Delete the checkpoints of these runs and their writes; return the count."""
     async def get(
@@ -1065,9 +1065,9 @@ class AsyncThreads:
     ) -> standfast.record.threads.models.Checkpoint | None:
         """One checkpoint, or the newest of its namespace; None if there is none."""
     async def ids(self, thread: str) -> set[tuple[str, str]]:
-        """Which checkpoints a thread has: namespace and id."""
+        """The namespace and id of each checkpoint of a thread."""
     async def is_deleted(self, thread: str) -> bool:
-        """Whether it was here and was deleted."""
+        """Whether a thread of this key was deleted."""
     def list(
         self,
         thread: str | None = ...,
@@ -1078,15 +1078,15 @@ class AsyncThreads:
         limit: int | None = ...,
         seal: Seal | None = ...,
     ) -> AsyncIterable[standfast.record.threads.models.Checkpoint]:
-        """Checkpoints, the newest first; of one thread or of all. Nothing is held while the caller looks at one."""
+        """Checkpoints of one thread or of all, the newest first. No transaction is open while the caller uses one."""
     def newest(
         self, thread: str, *, seal: Seal | None = ...
     ) -> AsyncIterable[standfast.record.threads.models.Checkpoint]:
         """The newest checkpoint of each namespace of a thread."""
     async def path(self, thread: str, id: str, channels: Sequence[str], *, namespace: str = ...) -> Sequence[str]:
-        """The ancestors without which these channels of a checkpoint could not be made again."""
+        """The ancestors that are needed to rebuild these channels of a checkpoint."""
     async def prune(self, thread: str, *, keep: Mapping[str, Sequence[str]] | None = ...) -> int:
-        """All checkpoints of a thread but those in `keep`, by namespace; without it, but the newest of each."""
+        """Delete the checkpoints of a thread, except the newest of each namespace and those in `keep`."""
     async def put(
         self,
         thread: str,
@@ -1102,7 +1102,7 @@ class AsyncThreads:
         expect_head: bool = ...,
         seal: Seal | None = ...,
     ) -> Stored:
-        """Store one checkpoint; the same id again replaces it."""
+        """Store one checkpoint. The same id again replaces it."""
     async def put_writes(
         self,
         thread: str,
@@ -1113,9 +1113,9 @@ class AsyncThreads:
         replace: bool = ...,
         seal: Seal | None = ...,
     ) -> None:
-        """Store what a task wrote; it may come before its checkpoint. Stored writes stay, unless `replace`."""
+        """Store the writes of a task, also before their checkpoint. A stored write stays, unless `replace`."""
     async def threads(self, *, before: Time | None = ..., limit: int = ...) -> ThreadList:
-        """The threads of this scope, the last changed first."""
+        """List the threads of this scope, the last changed first."""
 
 @type_check_only
 class AsyncCopies:

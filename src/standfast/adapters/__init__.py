@@ -1,4 +1,4 @@
-"""Where people already are: other frameworks' interfaces over our resources.
+"""Adapters: the interfaces of other agent frameworks, over standfast's resources.
 
-Each module needs its extra, and nothing here is imported by `import standfast`.
+Each adapter needs the extra of its framework. `import standfast` imports none of them.
 """

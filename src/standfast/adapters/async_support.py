@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def missing(extra: str, package: str) -> ImportError:
-    """The message if an adapter's framework is not installed."""
+    """The error of an adapter whose framework is not installed."""
     return ImportError(f"this adapter needs {package}, which is not installed\n{modules.install(extra)}")
 
 
 def opened(store: Standfast | AsyncStandfast | str | os.PathLike[str] | None) -> tuple[Standfast, bool]:
-    """The open store that was given, or one opened here; and whether it is ours to close."""
+    """An open store, and whether it was opened here, so that the adapter has to close it."""
     from standfast.aio import AsyncStandfast
     from standfast.handle import Standfast, open
 

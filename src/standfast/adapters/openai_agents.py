@@ -1,15 +1,14 @@
-"""OpenAI Agents: a `Session` that several processes may share, and that a crash does not hurt.
+"""OpenAI Agents: a `Session` that several processes may share and that survives a crash.
 
     from standfast.adapters.openai_agents import Session
 
     result = await Runner.run(agent, "fix the parser", session=Session("fix-42"))
 
-It follows the SDK's structural protocol. The items are the messages of the session of that key,
-so that `standfast session show fix-42`, the timeline and the search see them, and `sf.session("fix-42")`
-brings steps and effects to the same place. `pop_item` and `clear_session` retract: what was said stays
-in the record, marked, and is not read any more.
+It implements the SDK's session protocol. The items are the messages of the standfast session with that key, so
+`standfast session show fix-42`, the timeline and the search show them. `sf.session("fix-42")` adds steps and effects to
+the same session. `pop_item` and `clear_session` retract items: they stay stored and are not returned any more.
 
-A write that has begun is waited for, also by a task that is cancelled meanwhile.
+A cancelled task still waits for a write that has begun.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ ANSWERS = {
     "shell_call": "shell_call_output",
     "apply_patch_call": "apply_patch_call_output",
 }
-"""What answers each kind of call that the model waits for."""
+"""The type of the output item of each type of call."""
 INLINE_MAX = 50
-"""More items than this at once are encoded on a worker thread, so that the loop continues."""
-_TOLD = ("function_call", "custom_tool_call")
-"""The calls whose answer is plain text, so that one can be made up for the model."""
+"""More items than this in one call are encoded on a worker thread, so that they do not block the event loop."""
+_PLAIN_OUTPUT = ("function_call", "custom_tool_call")
+"""Calls whose output is plain text, so that `repaired` can add one."""
 
 
 class Orphan(Model):
-    """A tool call without an answer: it is unknown whether it was carried out."""
+    """A tool call without an output. It is unknown whether the tool ran."""
 
     call_id: str
     type: str
@@ -69,10 +68,10 @@ class Orphan(Model):
 
 
 class Session:
-    """The conversation `session_id`, in the default store, in the one at a path or URL, or in an open one.
+    """The conversation `session_id` in the default store, in the store at a path or URL, or in an open store.
 
-    With `repair=True` the items that you read can always be sent: a call without an answer is followed by one
-    that says so, and an answer whose call lies before the limit is left out. Nothing is rewritten.
+    With `repair=True` the model accepts what `get_items` returns: a call without an output gets one that says so, and
+    an output whose call is before the limit is left out. The stored items do not change.
     """
 
     session_settings: SessionSettings | None
@@ -98,15 +97,15 @@ class Session:
     # -- the protocol --------------------------------------------------------------------------------------
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The items in order; with a limit, or one in the settings, the newest so many, without reading the rest."""
+        """The items in order. With a limit, or one in the settings, only the newest are read and returned."""
         last = resolve_session_limit(limit, self.session_settings)
         if last is not None and last < 0:
-            last = None  # as the SDK's own sessions have it
+            last = None  # as in the SDK's own sessions
         items = await _read(functools.partial(self._resource.items, self.session_id, last=last))
         return repaired(items) if self.repair else items
 
     async def add_items(self, items: list[Any]) -> None:
-        """All of them, one after another with nothing between, durably; or none."""
+        """Add all items with no other item between them, or none. They are on disk when this returns."""
         if not items:
             return self._usable()
         redact = self._resource.store.redact
@@ -118,24 +117,24 @@ class Session:
         return None
 
     async def pop_item(self) -> Any | None:
-        """Take back the newest item and return it; None if there is none. It stays in the record, marked."""
+        """Retract the newest item and return it; None if there is none. It stays stored."""
         taken = await self._write(Conversations.take_back)
         return None if taken is None else taken[0]
 
     async def clear_session(self) -> None:
-        """Take back everything."""
+        """Retract all items. They stay stored."""
         await self._write(Conversations.clear)
 
-    # -- beyond it -----------------------------------------------------------------------------------------
+    # -- beyond the protocol -------------------------------------------------------------------------------
 
     async def orphans(self) -> list[Orphan]:
-        """Calls of tools without an answer, in order: what was interrupted, or is still under way."""
+        """Tool calls without an output, in order: they were interrupted or are still running."""
         items = await _read(functools.partial(self._resource.items, self.session_id))
         unanswered = _open(items)
         return [_orphan(item) for item in items if (call := _call(item)) and call in unanswered]
 
     async def fork(self, new_session_id: str) -> Session:
-        """Another session that shares everything up to here. Nothing is copied, and neither changes the other."""
+        """Another session that shares all items so far. Nothing is copied, and later changes are separate."""
         await _read(functools.partial(self._handle.sessions.fork, self.session_id, new_session_id))
         return type(self)(
             new_session_id,
@@ -146,7 +145,7 @@ class Session:
         )
 
     def close(self) -> None:
-        """Give back the store, if it was opened here."""
+        """Close the store if this session opened it."""
         if self._close is not None:
             self._close()
 
@@ -170,9 +169,9 @@ class Session:
 
 
 def error_text(context: Any, error: Exception) -> str:
-    """For `function_tool(tool, failure_error_function=error_text)`: the LLM reads why standfast refused a call.
+    """For `function_tool(tool, failure_error_function=error_text)`: shows the LLM why standfast refused a call.
 
-    The SDK's own text is "An error occurred while running the tool. Please try again." Other errors keep it.
+    For other errors it returns the SDK's own text: "An error occurred while running the tool. Please try again."
     """
     return str(error) if isinstance(error, StandfastError) else str(default_tool_error_function(context, error))
 
@@ -193,7 +192,7 @@ def _line(item: Any, redact: bool) -> Line:
 
 
 def _summary(item: dict[str, Any]) -> str:
-    """What a person reads of an item: its text, or its call."""
+    """The text of an item, or its call, for people."""
     content = item.get("content") or item.get("output")
     if isinstance(content, list):
         content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
@@ -203,7 +202,7 @@ def _summary(item: dict[str, Any]) -> str:
 
 
 def _call(item: Any) -> tuple[str, str] | None:
-    """The kind and the id of the call an item is; None for anything else."""
+    """The type and the id of a call; None if the item is no call."""
     if not isinstance(item, dict) or item.get("type") not in ANSWERS:
         return None
     call_id = item.get("call_id")
@@ -225,7 +224,7 @@ def _orphan(item: dict[str, Any]) -> Orphan:
 
 
 def repaired(items: list[Any]) -> list[Any]:
-    """The same conversation as a model accepts it: every call answered, every answer with its call."""
+    """The same conversation in a form that a model accepts: every call has an output, every output its call."""
     unanswered = _open(items)
     calls = {(ANSWERS[call[0]], call[1]) for item in items if (call := _call(item))}
     answers = set(ANSWERS.values())
@@ -236,8 +235,8 @@ def repaired(items: list[Any]) -> list[Any]:
             continue  # its call lies before the limit
         call = _call(item)
         if call is not None and call in unanswered:
-            if call[0] not in _TOLD:
-                continue  # there is no plain answer to make up: without the call nothing is missing
+            if call[0] not in _PLAIN_OUTPUT:
+                continue  # no output can be added, so leave out the call
             made += [item, {"type": ANSWERS[call[0]], "call_id": call[1], "output": INTERRUPTED}]
         else:
             made.append(item)

@@ -5,9 +5,9 @@
     with Saver.from_conn_string("app.db") as saver:          # or postgresql://…
         graph = builder.compile(checkpointer=saver)
 
-One class each, sync and async. Acknowledged means durable. Only changes are stored; a value that is read back
-is made only of types on an allow-list, and nothing is ever unpickled. Two runs of one thread: the one
-that comes second gets Conflict. A deleted thread stays deleted.
+Each class has sync and async methods. A write is on disk when it returns. A checkpoint stores only what changed.
+Decoding creates only types on an allow-list and never unpickles. If two runs write to one thread, the second gets
+Conflict. A deleted thread stays deleted.
 """
 
 from __future__ import annotations

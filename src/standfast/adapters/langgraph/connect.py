@@ -1,4 +1,4 @@
-"""How a saver and a store are opened and closed, and the threads on which they wait."""
+"""How a saver and a store are opened and closed, and the worker threads that run their awaited calls."""
 
 from __future__ import annotations
 
@@ -14,42 +14,41 @@ from standfast import config, handle
 from standfast.errors import Conflict
 
 THREADS_MAX = 64
-"""Calls under way at once in one saver; more wait for a thread."""
+"""Awaited calls that one saver runs at the same time; further calls wait for a thread."""
 WAIT_MAX_S = 10.0
-"""How long a write waits for the beginning of its thread, which is on its way in this process."""
+"""How long a write waits for the first checkpoint of its thread, which this process is storing."""
 
 T = TypeVar("T")
 A = TypeVar("A", bound="Opened")
 
 
 class _Nothing:
-    """Done already; may be awaited."""
+    """A result that may be awaited and is there already."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
 
 
 class Opened:
-    """What a saver and a store have in common: how they are opened and closed."""
+    """Opening and closing, shared by the saver and the store."""
 
     _shared: Shared
 
     @classmethod
     def from_conn_string(cls: type[A], conn_string: str | os.PathLike[str] | None = None, **options: Any) -> Opening[A]:
-        """`with` or `async with`: on a path or postgresql:// address, closed at the end of the block.
+        """Open a path or postgresql:// address for a `with` or `async with` block, and close it at the end.
 
-        `pipeline` and `pool_config`, which the official classes take, are left aside: there is one pool, and it
-        is pipelined.
+        `pipeline` and `pool_config` of the official classes are ignored: standfast has one pool, which pipelines.
         """
         options = {name: value for name, value in options.items() if name not in ("pipeline", "pool_config")}
         return Opening(lambda: cls(conn_string, **options))  # type: ignore[call-arg]  # each has its own options
 
     def setup(self) -> _Nothing:
-        """Nothing to do: the schema is made when the store is opened. Await it or not."""
+        """Does nothing: opening the store creates the schema. The result may be awaited."""
         return _Nothing()
 
     def close(self) -> None:
-        """Wait for running calls, and close the store; one that was open already stays open."""
+        """Wait for running calls, then close the store. A handle that the caller opened stays open."""
         self._shared.close()
 
     def __enter__(self) -> Self:
@@ -60,12 +59,12 @@ class Opened:
 
     @property
     def sf(self) -> handle.Standfast:
-        """The store beneath: its other resources are in the same file."""
+        """The handle of the store, for its other resources."""
         return self._shared.sf
 
 
 class Opening(Generic[A]):
-    """Opened by entering, closed by leaving; `with` and `async with` alike."""
+    """A context manager that opens on entry and closes on exit, for `with` and `async with`."""
 
     def __init__(self, make: Callable[[], A]) -> None:
         self._make = make
@@ -89,8 +88,8 @@ class Opening(Generic[A]):
 
 
 class Shared:
-    """What a saver and its shallow copies have in common: the open store, its threads, and the call that is
-    starting."""
+    """The state that a saver shares with its shallow copies: the open store, its worker threads, and the threads
+    whose first checkpoint is being stored."""
 
     def __init__(self, where: handle.Standfast | str | os.PathLike[str] | None) -> None:
         self._own = not isinstance(where, handle.Standfast)
@@ -111,7 +110,7 @@ class Shared:
             self.sf.close()
 
     async def run(self, act: Callable[[], T]) -> T:
-        """On a worker thread. A cancelled caller does not stop a running call, and nothing is left open."""
+        """Run `act` on a worker thread. If the caller is cancelled, a running call still ends by itself."""
         with self._mutex:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="standfast-langgraph")
@@ -122,7 +121,10 @@ class Shared:
         return _Beginning(self, thread, begins)
 
     def after_beginning(self, thread: str, act: Callable[[], Any], *, own: bool = False) -> None:
-        """Tasks may be faster than the first checkpoint of their thread: of one that was deleted, they wait for it."""
+        """Run `act`. If the thread was deleted and its new first checkpoint is being stored, wait for that checkpoint.
+
+        LangGraph stores the writes of tasks concurrently, so they may come before the checkpoint.
+        """
         end = time.monotonic() + WAIT_MAX_S
         while True:
             with self._mutex:
@@ -137,7 +139,7 @@ class Shared:
 
 
 class _Beginning:
-    """The block in which a thread's first checkpoint is in flight."""
+    """The block in which the first checkpoint of a thread is being stored."""
 
     def __init__(self, shared: Shared, thread: str, begins: bool) -> None:
         self._shared = shared

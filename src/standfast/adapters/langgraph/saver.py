@@ -1,4 +1,4 @@
-"""LangGraph's checkpointer over `sf.threads`: what it calls each thing, encoded and handed on."""
+"""LangGraph's checkpointer over `sf.threads`. It encodes and decodes values with LangGraph's serializer."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def _awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
 class Saver(Opened, BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over a store of standfast.
 
-    `where` is an open handle, a path, a postgresql:// address, or nothing for the default store. `allow` names
-    further types, as classes or (module, name), that may be decoded from stored values.
-    `writers="any"` lets two runs of one thread overwrite each other, as the official savers do.
+    `where` is an open handle, a path, or a postgresql:// address. Without it, the default store is opened. `allow`
+    names further types, as classes or (module, name), that stored values may be decoded to.
+    With `writers="any"` two runs of one thread may overwrite each other, as in the official savers.
     """
 
     def __init__(
@@ -170,7 +170,8 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Callable[[], RunnableConfig]:
-        """The put, with all that changed encoded now: what the graph does to its values later is not in it."""
+        """A function that stores the checkpoint. The values are encoded here, so later changes by the graph do not
+        count."""
         thread, namespace = _place(config)
         serde, seal = _coding(self.serde)
         parent_id, values = get_checkpoint_id(config), checkpoint["channel_values"]
@@ -267,7 +268,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
     aprune = _awaited(prune)
 
     def _needed(self, thread: str) -> dict[str, Sequence[str]]:
-        """The rows of the newest checkpoint of each namespace. A DeltaChannel's value is spread over its ancestors."""
+        """By namespace, the ancestors that the newest checkpoint needs: a DeltaChannel's value is spread over them."""
         seal = _coding(self.serde)[1]
         needed: dict[str, Sequence[str]] = {}
         for kept in self.sf.threads.newest(thread, seal=seal):
@@ -279,7 +280,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
     # -- versions ------------------------------------------------------------------------------------
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Whole numbers; a thread that began with another saver's text continues in kind."""
+        """The next whole number. A thread that another saver began has versions as text, and keeps that form."""
         if isinstance(current, str):
             return f"{int(current.split('.')[0]) + 1:032}.{0:016}"
         return 1 if current is None else int(current) + 1
@@ -289,13 +290,13 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
 
 
 def strict(allow: Iterable[type | tuple[str, ...]] = ()) -> JsonPlusSerializer:
-    """LangGraph's serializer without pickle, that makes again only its safe types and those in `allow`."""
+    """LangGraph's serializer without pickle. It decodes only to LangGraph's safe types and those in `allow`."""
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=tuple(allow) or None)
 
 
 def _coding(serde: SerializerProtocol) -> tuple[SerializerProtocol, Seal | None]:
-    """The serializer and the cipher. Encryption comes after the difference, because encrypted values cannot be
-    compared."""
+    """The serializer and the cipher. Threads compute the difference first and then encrypt it, because encrypted
+    values cannot be compared."""
     if not isinstance(serde, EncryptedSerializer):
         return serde, None
     cipher = serde.cipher
@@ -321,7 +322,7 @@ def _config(thread: str, namespace: str, id: str) -> RunnableConfig:
 
 
 def _goes_on(config: RunnableConfig) -> bool:
-    """Whether a run of a graph continues from the newest checkpoint: it names a thread and no older checkpoint."""
+    """Whether a run of a graph continues from the newest checkpoint: its config names a thread and no checkpoint."""
     told = config.get("metadata") or {}
     return bool(told.get("thread_id")) and not told.get("checkpoint_id")
 

@@ -1,4 +1,4 @@
-"""LangGraph's long-term store over `sf.items`: time to live, and search by meaning where an index is asked for."""
+"""LangGraph's long-term store over `sf.items`, with time to live and, with an index, vector search."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Vectors = dict[str, Sequence[float]]
 
 
 class Told(int):
-    """A number, known already; may be awaited."""
+    """A number that may be awaited and is there already."""
 
     def __await__(self) -> Generator[None, None, Told]:
         yield from ()
@@ -62,8 +62,8 @@ class Sweeping(Future[None]):
 class Store(Opened, BaseStore):
     """LangGraph's long-term store over a store of standfast.
 
-    `index` is what the official stores take: `dims`, `embed`, `fields` (all of an item without it) and
-    `distance_type`. Without it nothing is embedded, and a query is left aside.
+    `index` has the fields of the official stores: `dims`, `embed`, `fields` (default: the whole item) and
+    `distance_type`. Without `index` nothing is embedded, and the query of a search is ignored.
     """
 
     supports_ttl = True
@@ -88,7 +88,7 @@ class Store(Opened, BaseStore):
         super().close()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Reads see the earlier state; puts are committed together, and the last of a name counts."""
+        """Run the operations. Reads see the state before the puts. Puts are one commit, the last per key counts."""
         asked = list(ops)
         if self._index is None:
             return self._act(asked, _Meant({}, {}))
@@ -149,14 +149,14 @@ class Store(Opened, BaseStore):
     # -- time to live --------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> Told:
-        """Remove expired items and return their number. Reads skip them anyway. Await it or not."""
+        """Remove expired items and return their number. Reads skip expired items anyway."""
         total = 0
         while gone := self.sf.items.sweep():
             total += gone
         return Told(total)
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Sweeping:
-        """Sweep now and then on a thread of its own, until it is stopped, cancelled, or the store is closed."""
+        """Start a thread that sweeps at an interval, until it is stopped or cancelled, or the store is closed."""
         done = Sweeping()
         if not self.ttl_config:
             done.set_result(None)
@@ -179,7 +179,7 @@ class Store(Opened, BaseStore):
             done.set_result(None)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> Told:
-        """Whether it stopped in time. Await it or not."""
+        """Stop the sweeper. Returns whether it ended within `timeout`."""
         self._sweeping.set()
         if self._sweeper is not None:
             self._sweeper.join(timeout)
@@ -189,18 +189,18 @@ class Store(Opened, BaseStore):
         return Told(True)
 
 
-# -- meaning -----------------------------------------------------------------------------------------
+# -- vectors -----------------------------------------------------------------------------------------
 
 
 class _Meant(NamedTuple):
-    """The vectors of a batch: of the texts that are put, and of the queries."""
+    """The vectors of a batch, by text and by query."""
 
     texts: Vectors
     queries: Vectors
 
 
 class _Index:
-    """Which texts of an item are embedded, and by what."""
+    """The configuration of an index: which fields are embedded, with which function and distance."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         dims, distance = told.get("dims"), told.get("distance_type") or "cosine"
@@ -219,12 +219,12 @@ class _Index:
         self.dims = dims
         self.distance = str(distance)
         self.embed = ensure_embeddings(told["embed"])
-        # SqliteStore says text_fields where the others say fields.
+        # SqliteStore calls it text_fields, the other stores fields.
         fields = told.get("fields") or told.get("text_fields") or ["$"]
         self._fields = [fields] if isinstance(fields, str) else list(fields)
 
     def texts(self, op: PutOp) -> dict[str, str]:
-        """The texts of an item that are embedded, by field."""
+        """The texts of an item to embed, by field."""
         if op.value is None or op.index is False:
             return {}
         found: dict[str, str] = {}
@@ -270,7 +270,7 @@ class _Index:
 
 
 def _last(asked: Sequence[Op]) -> list[PutOp]:
-    """Of the puts of one name the last: no other is written."""
+    """The last put of each namespace and key: only that one is written."""
     return list({(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}.values())
 
 
@@ -311,7 +311,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a value has what a filter names: fields within fields, compared in Python, never put into SQL."""
+    """Whether a value matches a filter. Filters are compared in Python and never become SQL."""
     if not isinstance(wanted, dict):
         return bool(value == (list(wanted) if isinstance(wanted, tuple) else wanted))
     if any(name.startswith("$") for name in wanted):
@@ -320,7 +320,7 @@ def _fits(value: Any, wanted: Any) -> bool:
 
 
 def _field(value: dict[str, Any], name: str) -> Any:
-    """A field by its name, or by the names on the way to it with dots between."""
+    """A field by its name, or by a path of names with dots."""
     if name in value or "." not in name:
         return value.get(name)
     first, _, rest = name.partition(".")

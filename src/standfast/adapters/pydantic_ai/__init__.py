@@ -7,9 +7,8 @@
     result = await agent.run("fix the parser", conversation=conversation)
     await store.save(result)
 
-`StepStore` is the store of pydantic-ai-harness's `StepPersistence`. There a call that `started` is
-only noted down; here it is an effect: of two that start the same call one is refused, and what was started by a
-process that died is in doubt until a person records its outcome.
+`StepStore` is a store for `StepPersistence` of pydantic-ai-harness. Its tool calls are effects: if two processes start
+the same call, one is refused. If a process dies during a call, the call is in doubt until a person records its outcome.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Import each one separately: the harness is optional and may need an older pydantic-ai."""
+    """Import each class on first use: the harness is optional and may need an older pydantic-ai."""
     if name == "ConversationStore":
         from standfast.adapters.pydantic_ai.conversations import ConversationStore
 

@@ -30,7 +30,7 @@ except ImportError as error:
 
 
 class ConversationStore(Opened, Base):  # type: ignore[misc,unused-ignore]
-    """Conversations in a store of standfast. One that was deleted neither loads nor lists; its entries stay."""
+    """Conversations in a store of standfast. A deleted one cannot be loaded or listed. Its entries stay stored."""
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         head = await on_thread(self._chains.head, conversation_id)

@@ -1,4 +1,4 @@
-"""Messages of pydantic-ai as lines of ours, and the store both adapters stand on."""
+"""Messages of pydantic-ai as lines of a conversation, and the store that both classes use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Opened:
-    """A store of ours, opened here or given."""
+    """A store of standfast: one that the caller opened, or one that this object opens."""
 
     def __init__(self, store: Standfast | AsyncStandfast | str | os.PathLike[str] | None = None) -> None:
         self._handle, mine = opened(store)
@@ -30,7 +30,7 @@ class Opened:
         self._close = weakref.finalize(self, self._handle.close) if mine else None
 
     def close(self) -> None:
-        """Give back the store, if it was opened here."""
+        """Close the store if this object opened it."""
         if self._close is not None:
             self._close()
 

@@ -32,8 +32,8 @@ PAGE = 1000
 class StepStore(Opened):
     """Runs, steps, snapshots and calls of pydantic-ai-harness, in a store of standfast.
 
-    A call is an effect: a second `started` raises InProgress while the first is at work, EffectInDoubt if its
-    process is gone, Conflict if it has ended. A failed call is over, too: its effects are unknown.
+    A tool call is an effect. A second `started` raises InProgress while the first call runs, EffectInDoubt if its
+    process has exited, and Conflict if the call has ended. A failed call has ended too.
     """
 
     async def register_run(self, record: Any) -> None:
@@ -76,7 +76,7 @@ class StepStore(Opened):
         return await on_thread(self._latest, run_id, include_interrupted)
 
     async def list_snapshots(self, *, run_id: str, include_interrupted: bool = False) -> list[Any]:
-        """Every snapshot of a run, the oldest first: for pydantic-ai-harness's search in conversations."""
+        """Every snapshot of a run, the oldest first. pydantic-ai-harness calls it to search conversations."""
         return await on_thread(self._snapshots, run_id, include_interrupted)
 
     async def record_tool_effect(self, record: Any) -> None:
@@ -92,7 +92,7 @@ class StepStore(Opened):
     # -- events and snapshots ----------------------------------------------------------------------------------
 
     def _append(self, stream: str, type: str, noted: Any, data: dict[str, Any]) -> None:
-        """One key is one event: a retry with another time of day in it is not appended again."""
+        """Append one event per key. A retry may have another timestamp in its data; it is not appended again."""
         key = None if noted.idempotency_key is None else f"{stream}:{noted.idempotency_key}"
         try:
             self._handle.events.append(stream, type, data, key=key)
@@ -111,7 +111,7 @@ class StepStore(Opened):
         before = _sequence(last[-1].data["idempotency_key"]) if last else None
         now = _sequence(snapshot.idempotency_key)
         if now is not None and before is not None and now < before:
-            return  # tried again after a later one was kept
+            return  # a retry, and a later snapshot was stored meanwhile
         redact = self._chains.store.redact
         ranges = self._chains.keep(_home(snapshot.run_id), _lines(snapshot.messages, redact))
         data = {**_dumped(snapshot, without=("messages",)), "messages": ranges}
@@ -145,7 +145,7 @@ class StepStore(Opened):
 
     def _started(self, record: Any) -> Effect:
         home = _home(record.run_id)
-        self._chains.keep(home, ())  # the session that the effect belongs to
+        self._chains.keep(home, ())  # creates the session that the effect belongs to
         known = ("run_id", "tool_call_id", "idempotency_key", "effect_summary")
         intent = {name: getattr(record, name) for name in known}
         effect = self._handle.effects.begin(record.tool_name, intent, key=_key(record), session=home)
@@ -209,6 +209,6 @@ def _home(run_id: str) -> str:
 
 
 def _sequence(key: str | None) -> int | None:
-    """The number a key of `StepPersistence` begins with; it only grows."""
+    """The number at the beginning of a key of `StepPersistence`. It grows with each snapshot."""
     number = (key or "").partition(":")[0]
     return int(number) if number.isascii() and number.isdigit() and ":" in (key or "") else None

@@ -1,25 +1,26 @@
-"""Mail: from one agent to another, kept until it is done, or until a person reads why it is not.
+"""Mail: messages to an agent, a role or a session. A mail stays in its box until it is done or a dead letter.
 
-            send          claim, follow          read, or going on          done
+            send          claim, follow          read, next mail            done
     (never) ───▶ sent ──────────────▶ leased ─────────────▶ read ─────────────▶ done
                   ▲  │                  │                     │
-                  │  │ its time is over │ defer, release, its lease is over, its holder is gone
+                  │  │ it expires       │ defer, release, its lease is over, its holder exits
                   │  ▼                  ▼                     ▼
-                  │ expired           back to sent, with the attempt and its reason written down;
-                  │                   after `attempts_max` of them, or by `refuse`: dead
+                  │ expired           sent again, with a row for the attempt and its reason;
+                  │                   after `attempts_max` attempts, or by `refuse`: dead
                   └────────────── retry ────────────── dead ── resolve ─▶ dead, settled
 
-A mail is delivered at least once and done once: a reader that takes it gets a lease and a fence, and is
-refused if another reader got it since. No mail is dropped: unread mail waits in
-its box, one that cannot be handled becomes a dead letter with the reason, one that was refused by a
-full box was never accepted.
+A mail is delivered at least once and is done once. A reader that claims it gets a lease and a fencing token, and is
+refused once another reader has claimed it. No mail is dropped: unread mail waits in its box, mail that no reader can
+handle becomes a dead letter with the reason, and a full box refuses a mail before it is accepted.
 
-    addresses.py   who a mail is for
-    send.py        into the box, once per key, within the bound
-    claims.py      out of the box: leased, read, done, given back, abandoned
-    queries.py     pages, threads, receipts, boxes
+    addresses.py   the box of an address
+    send.py        sending: once per key, within the bound of the box
+    claims.py      delivery: leased, read, done, returned, dead
+    queries.py     pages, conversations, receipts
+    readers.py     whether a live reader has the box
     follow.py      mail as it comes
-    envelope.py    a mail as text that an agent can be given
+    ask.py         a question and its answer
+    envelope.py    a mail as text for an agent or a terminal
     resource.py    sf.mail
     models.py      what callers see
 """

@@ -1,11 +1,11 @@
-"""Who a mail is for. An address names a box; anybody who knows the name may read from it.
+"""Addresses. An address names a box, and any process may read any box.
 
     reviewer            the agent of that name (`agent:reviewer` is the same)
     role:reviewer       the next reader of that role: each mail goes to one of them
-    session:fix-42      the session with that key, whichever process works on it
-    ses_06f8w1x2…       the same by its id, also in another scope
+    session:fix-42      the session with that key, for any process that works on it
+    ses_06f8w1x2…       a session by its id, also in another scope
 
-A box needs no registration: mail to an unknown agent is kept, and shown as waiting.
+A box needs no registration: mail to an unknown agent waits in its box.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 def checked(address: object, what: str = "an address") -> str:
-    """The name of the box, or InvalidInput. A session's id is still to be looked up: `placed`."""
+    """The name of the box. Raises InvalidInput. `placed` resolves the id of a session."""
     text = keys.checked(address, what, limit=ADDRESS_MAX).strip()
     kind, colon, name = text.partition(":")
     if not colon or kind not in KINDS:
@@ -43,7 +43,7 @@ def checked(address: object, what: str = "an address") -> str:
 
 
 def placed(tx: Tx, address: str) -> Place:
-    """Where mail to `address` goes: a session's id leads to the box of its key, in its own scope."""
+    """The box of an address. The id of a session means the box of its key, in the session's scope."""
     id = address.removeprefix("session:")
     if not (is_id(id) and prefix_of(id) == "ses"):
         return Place(tx.caller.scope, address)

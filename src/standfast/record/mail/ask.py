@@ -1,11 +1,10 @@
 """A question to another agent, and its answer: `s.ask(…)` in one process, `sf.mail.answer(…)` in another.
 
-The question is one mail per key, and its answer is the first reply that was taken. Both are rows, so that a program
-that is killed at any line and runs again gets the same answer. An answered question leaves no unread mail: the reply is
-done in the transaction that takes it.
+A question is one mail per key. Its answer is the first reply that `ask` took. Both are rows, so a program that is
+killed at any line and runs again gets the same answer. `ask` marks the reply as done in the transaction that takes it.
 
-A question that expired or became a dead letter raises NoAnswer. Asked again, it is a new mail in the same thread, and
-an answer that came late to the first one counts.
+A question that expired or became a dead letter raises NoAnswer. The next call sends a new mail in the same thread, and
+a late answer to the first mail counts.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
 SQL = load(__name__)
 
 ASKED_MAX = 1_000
-"""Questions under one key, counting those that expired."""
+"""Mails for one question, including those that expired."""
 WAITING = ("planned", "dispatched", "requested")
-"""An effect in doubt or an approval in these states waits for a person. Waiting uses up no attempt."""
+"""In these states an effect or an approval waits for a person. Such a wait does not count as an attempt."""
 SETTLED = ("acknowledged", "failed", "granted")
-"""A person was faster than the transaction that defers: try again at once. That is an attempt, so it has an end."""
+"""In these states a person has answered meanwhile: deliver the mail again at once. It counts as an attempt."""
 
 
 class Question(NamedTuple):
@@ -68,7 +67,7 @@ class Question(NamedTuple):
 
 
 def ask(opening: Opening, to: str, body: serial.Json, *, key: str, timeout_us: int) -> serial.Json:
-    """Send the question once, wait, and return the answer; the same one after a crash."""
+    """Send the question once, wait, and return the answer. After a crash, the same call returns the same answer."""
     user_code.refuse_nested(f"the question {serial.clean(key, 60)!r}")
     opening.usable()
     question = Question(to, body, key, opening.session_id, opening.session_key, timeout_us)
@@ -80,7 +79,7 @@ def ask(opening: Opening, to: str, body: serial.Json, *, key: str, timeout_us: i
     crash.point("mail.after_ask")
     with store.watch() as watch:
         while True:
-            # The reply ends the question in its transaction. Read the end first, or the reply could come in between.
+            # The transaction of a reply also ends the question. Read the question first, so that no reply is missed.
             (left_s, now), replies = store.read(lambda tx: (_left(tx, asked.id), _replies(tx, asked)))
             if replies:
                 return store.write(lambda tx: _take_answer(tx, asked))
@@ -90,7 +89,7 @@ def ask(opening: Opening, to: str, body: serial.Json, *, key: str, timeout_us: i
 
 
 def _left(tx: Tx, id: str) -> tuple[float, Mail]:
-    """How long an answer may still come, in seconds, and the question as it is now."""
+    """The seconds until the question expires, 0 if it has ended, and the question itself."""
     found = mail(tx, claims.find(tx, id))
     if found.ended or found.state in ("dead", "expired"):
         return 0.0, found
@@ -100,7 +99,7 @@ def _left(tx: Tx, id: str) -> tuple[float, Mail]:
 
 
 def _asked(tx: Tx, question: Question) -> Mail | Conflict:
-    """The mail that asks: the newest under the key, unless it ended without an answer. Then one more is sent."""
+    """The newest mail of the question. If it ended without an answer, another one is sent."""
     found = send_mail.send(tx, question.draft(1, None))
     if not isinstance(found, Mail):
         return found
@@ -116,7 +115,7 @@ def _asked(tx: Tx, question: Question) -> Mail | Conflict:
 
 
 def _replies(tx: Tx, asked: Mail) -> list[Row]:
-    """Replies in the thread of the question to the session that asked; the one that was taken comes first."""
+    """The replies to the session that asked. The reply that was taken comes first."""
     return tx.all(SQL.replies, thread_id=asked.thread_id, box=asked.sender, limit=ASKED_MAX)
 
 
@@ -124,13 +123,13 @@ def _take_answer(tx: Tx, asked: Mail) -> serial.Json:
     rows = _replies(tx, asked)
     for row in rows:
         if row["ended_us"] is None or row["state"] == "expired":
-            with suppress(LeaseLost):  # another reader of the session's box has it: its text is the answer all the same
+            with suppress(LeaseLost):  # another reader of the session's box holds it; its body is still the answer
                 _end_reply(tx, row["id"])
     return serial.read(rows[0]["body"])
 
 
 def _end_reply(tx: Tx, id: str) -> None:
-    """Mark a reply as taken, even if it expired before the asking process restarted."""
+    """Mark a reply as done, even if it expired before the asking process restarted."""
     row = claims.written_down(tx, claims.locked(tx, id))
     if row["state"] == "expired":
         claims.revive(tx, row, attempts=1, expires_us=None, note="asked for again")
@@ -154,7 +153,7 @@ def _no_answer(asked: Mail, question: Question) -> NoAnswer:
 
 
 def answer(mails: Mails, box: str, function: Callable[[Mail], serial.Json], *, timeout: Duration | None) -> int:
-    """Answer the mail of a box until none came for `timeout`; returns how many were answered."""
+    """Answer the mail of a box until none comes for `timeout`. Returns how many mails were answered."""
     answered = 0
     with mails.follow(box, timeout=timeout) as arriving:
         for one in arriving:
@@ -163,7 +162,7 @@ def answer(mails: Mails, box: str, function: Callable[[Mail], serial.Json], *, t
 
 
 def _answer_one(mails: Mails, one: Mail, function: Callable[[Mail], serial.Json]) -> bool:
-    """Run the function in a session of its own, which the next attempt resumes, and reply once."""
+    """Run the function in a session for this mail, which the next attempt resumes, and reply once."""
     from standfast.record.open_session import Session, last_line
 
     try:
@@ -171,8 +170,8 @@ def _answer_one(mails: Mails, one: Mail, function: Callable[[Mail], serial.Json]
             body = function(one)
         crash.point("mail.before_answer")
         _reply(mails, one, body, session.id)
-    except Exception as error:  # noqa: BLE001  the function is the user's: one bad mail must not stop the others
-        # The session keeps what was done so far; the next attempt resumes it. After the last one the mail is dead.
+    except Exception as error:  # noqa: BLE001  an error of the user's function must not stop the other mails
+        # The session has the steps and effects so far, and the next attempt resumes it. The last attempt ends dead.
         _defer(mails, one, error, last_line(error))
         log.warning(f"mail {short(one.id)} in {one.box} was not answered: {last_line(error)}")
         return False
@@ -193,9 +192,9 @@ def _defer(mails: Mails, one: Mail, error: Exception, reason: str) -> None:
 
 
 def _reply(mails: Mails, one: Mail, body: serial.Json, session: str) -> None:
-    """The reply and the end of the mail, in one transaction. It expires when its asker no longer waits.
+    """Reply and mark the mail as done, in one transaction. The reply expires when the asker stops waiting.
 
-    A mail that is itself a reply gets none: two agents that answer would write to each other permanently.
+    A reply gets no reply: otherwise two agents that answer would write to each other forever.
     """
     if one.reply_to_id is not None:
         mails.done(one, note="a reply is not answered")

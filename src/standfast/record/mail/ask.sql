@@ -1,5 +1,5 @@
--- Replies in the thread of a question. The one that was taken is first, so that the answer never changes: a reply with a
--- smaller number may become visible later, when its transaction commits.
+-- Replies in the thread of a question. The reply that was taken comes first, so that the answer never changes: a
+-- transaction that commits later may add a reply with a smaller `seq`.
 -- name: replies
 SELECT {columns:mail}
 FROM mail
@@ -7,7 +7,7 @@ WHERE thread_id = :thread_id AND thread_id <> id AND box = :box AND reply_to_id 
 ORDER BY CASE WHEN state = 'done' THEN 0 ELSE 1 END, CASE WHEN state = 'done' THEN ended_us ELSE 0 END, seq
 LIMIT :limit
 
--- What an attempt waits for: an effect in doubt, or an approval.
+-- The state of the effect or approval that an attempt waits for.
 -- name: awaited
 SELECT state FROM effect WHERE id = :effect_id
 UNION ALL

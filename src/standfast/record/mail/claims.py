@@ -1,9 +1,8 @@
-"""Delivery: out of the box to one holder at a time, with a lease, a fence and a row for every attempt.
+"""Delivery: a mail goes to one holder at a time, with a lease, a fencing token and a row for each attempt.
 
-A process keeps its mail while it lives, an actor while its commands come; a holder that is gone
-or late loses it, which counts as an attempt, and the next one gets it. Each giving back makes the
-fence grow: later writes of the old holder are refused. A mail that used up its attempts is
-buried as a dead letter in the same transaction.
+A process holds its mail while it lives, and an actor while its commands renew the lease. If the holder exits or its
+lease expires, the attempt has failed and the next reader may claim the mail. Each return increases the fencing token,
+so later writes of the old holder are refused. After the last attempt, the same transaction makes it a dead letter.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from standfast.record.mail.models import Mail, Swept, expired, mail
 SQL = load(__name__)
 
 Which = str | Mail
-"""A mail as callers name it: its id, the end of its id, its key, or the mail itself."""
+"""How callers name a mail: by its id, the end of its id, its key, or the mail itself."""
 
 BURIED_MAX = 100
-"""Dead letters one claim may leave behind on its way to a mail that is ready."""
+"""Mails that one claim makes dead letters before it gives up looking for one that is ready."""
 SEEN_EVERY_US = MINUTE_US
 
 
 class Claimed(NamedTuple):
-    """What a claim found, and what it had to give up on the way."""
+    """The claimed mail, and the mails that became dead letters during the claim."""
 
     mail: Mail | None
     buried: tuple[DeadLetter, ...]
@@ -69,9 +68,9 @@ find, locked = CLAIMS.find, CLAIMS.locked
 
 
 def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look: bool) -> Claimed:
-    """The most urgent mail that is ready in this box, or none.
+    """Claim the most urgent mail that is ready in this box.
 
-    With `look`, and before it says none, it looks for holders that have died.
+    With `look`, or if no mail is ready, it first expires the leases of processes that have exited.
     """
     crash.point("mail.before_claim")
     if look:
@@ -105,15 +104,15 @@ def _seen(tx: Tx, where: Row) -> None:
 
 
 def is_ready(tx: Tx, place: Place, thread_id: str) -> bool:
-    """Whether a claim would find something, without writing anything; also if a process died with some mail."""
+    """Whether a claim could return a mail, or a holder has exited. Writes nothing."""
     asked: Row = {"scope": place.scope, "box": place.box, "thread_id": thread_id, "now_us": tx.now_us_if_known()}
     return tx.maybe(SQL.peek, **(asked | tx.lease_clock_if_known())) is not None or bool(CLAIMS.dead(tx))
 
 
 def take(tx: Tx, row: Row, for_us: int | None) -> Row:
-    """This very mail, locked, for the caller: as it is if the caller has it, taken if no live holder does.
+    """Claim this locked mail for the caller, unless the caller holds it already.
 
-    Raises InProgress, IllegalTransition.
+    Raises InProgress if another live holder has it, IllegalTransition if it has ended.
     """
     _refuse_ended(tx, row)
     if leases.judge(tx, row).live:
@@ -159,23 +158,23 @@ def _in_progress(tx: Tx, row: Row) -> InProgress:
     )
 
 
-# -- reading, and holding on -------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------------
 
 
 def mark_read(tx: Tx, row: Row, *, kept: bool) -> Row:
-    """Not journalled: a read mark is on the mail and in its receipt."""
+    """Mark a mail as read. Not journalled: the mail and its receipt have the time."""
     marked = row | {"state": "read", "read_us": row["read_us"] or tx.now_us(), "kept": int(kept)}
     tx.run(SQL.mark_read, id=row["id"], fence=row["fence"], holder=row["holder"], kept=int(kept), now_us=tx.now_us())
     return marked
 
 
 def go_on(tx: Tx, held: Mail) -> None:
-    """The follower has seen it and continues: read, and back after its lease unless it is done by then."""
+    """The follower asks for the next mail: mark this one as read and stop renewing its lease."""
     tx.run(SQL.mark_read, id=held.id, fence=held.fence, holder=held.holder, kept=0, now_us=tx.now_us())
 
 
 def let_age(tx: Tx, held: Mail) -> None:
-    """The follower has exited: not read, and back after its lease."""
+    """The follower was closed: stop renewing the lease. The mail is not marked as read."""
     tx.run(SQL.let_age, id=held.id, fence=held.fence, holder=held.holder)
 
 
@@ -183,7 +182,7 @@ def let_age(tx: Tx, held: Mail) -> None:
 
 
 def done(tx: Tx, which: Which, note: str | None) -> Mail:
-    """End it, taken or not. If the same caller ended it before, the first call counts."""
+    """Mark a mail as done, claimed or not. A repeated call by the same agent returns the first result."""
     row = locked(tx, which)
     if row["state"] == "done":
         return _done_before(tx, row, which)
@@ -197,9 +196,9 @@ def done(tx: Tx, which: Which, note: str | None) -> Mail:
 def back(
     tx: Tx, which: Which, outcome: str, reason: str | None, *, ready_us: int | None = None, one_more: bool = False
 ) -> tuple[Mail, DeadLetter | None]:
-    """Give it back, ready now or later. After its last attempt it is a dead letter instead.
+    """Return a mail to its box, ready now or at `ready_us`. After its last attempt it becomes a dead letter instead.
 
-    With `one_more` the attempt does not count: `attempts_max` grows by one.
+    With `one_more` the attempt does not count: `attempts_max` increases by one.
     """
     row = _held_row(tx, which)
     crash.point("mail.before_back")
@@ -215,7 +214,7 @@ def back(
 
 
 def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None]:
-    """A dead letter at once: no further attempt is made."""
+    """Make a mail a dead letter now, without further attempts."""
     row = _held_row(tx, which)
     crash.point("mail.before_back")
     end_attempt(tx, row, "refused", reason)
@@ -223,7 +222,7 @@ def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None]:
 
 
 def lose(tx: Tx, row: Row) -> Row | DeadLetter:
-    """Its holder is gone or late: an attempt, with the reason. Free again, or abandoned after the last."""
+    """Take a mail from a holder that exited or whose lease expired. After the last attempt it is a dead letter."""
     if row["attempts"] >= row["attempts_max"]:
         reason = _how_lost(tx, row)
         end_attempt(tx, row, "lost", reason)
@@ -250,7 +249,7 @@ def bury(tx: Tx, row: Row, reason: str) -> tuple[Mail, DeadLetter]:
 
 
 def sweep(tx: Tx, limit: int) -> tuple[Swept, tuple[DeadLetter, ...]]:
-    """Release mail without a live holder, in every scope; record expired mail."""
+    """Return mail without a live holder to its boxes, and mark expired mail, in every scope."""
     crash.point("mail.before_sweep")
     CLAIMS.expire_dead(tx)
     returned: list[str] = []
@@ -268,7 +267,7 @@ def sweep(tx: Tx, limit: int) -> tuple[Swept, tuple[DeadLetter, ...]]:
 
 
 def written_down(tx: Tx, row: Row) -> Row:
-    """A locked row; if it has expired and has no holder, that is recorded first."""
+    """The locked row. If it has expired and has no holder, its state becomes `expired` first."""
     if row["ended_us"] is not None or row["holder"] is not None or not expired(tx, row):
         return row
     return _expire(tx, row)
@@ -281,7 +280,7 @@ def _expire(tx: Tx, row: Row) -> Row:
 
 
 def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str | None) -> Mail:
-    """A dead or expired mail into its box again, with more attempts; its old ones stay written down."""
+    """Return a dead or expired mail to its box with more attempts. The rows of its old attempts stay."""
     given: Row = {"attempts_max": row["attempts"] + attempts, "expires_us": expires_us, "reason": note}
     tx.defer(SQL.revive, found, id=row["id"], fence=row["fence"], **given)
     was = row["state"]
@@ -294,13 +293,13 @@ def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str
 
 
 def end_attempt(tx: Tx, row: Row, outcome: str, reason: str | None) -> None:
-    """The attempt that is under way ends; a holder always has one."""
+    """End the current attempt. A mail with a holder always has one."""
     given: Row = {"n": row["attempts"], "outcome": outcome, "reason": reason, "now_us": tx.now_us()}
     tx.defer(SQL.end_attempt, found, id=row["id"], **given)
 
 
 def _held_row(tx: Tx, which: Which) -> Row:
-    """The row, held by the caller: taken if it is free, for a caller that ends it without having read it."""
+    """The row, held by the caller. A free mail is claimed first, so that a caller may end it without a claim."""
     row = CLAIMS.own(tx, which)
     return row if row["ended_us"] is None and leases.may_act_for(tx, row) else take(tx, row, None)
 
@@ -314,7 +313,7 @@ def _free(tx: Tx, row: Row, reason: str | None, *, ready_us: int | None) -> Row:
 
 def _finished(tx: Tx, row: Row, state: str, reason: str | None, type: str, *, grow: int) -> Mail:
     words = None if reason is None else serial.clean(reason, REASON_MAX)
-    # Mail that is done was read; dead or expired mail may not have been.
+    # Done mail counts as read. Dead or expired mail may be unread.
     read_us = row["read_us"] or (tx.now_us() if state == "done" else None)
     actor = tx.caller.actor if state == "done" else row["actor"]
     given: Row = {"state": state, "reason": words, "actor": actor, "read_us": read_us}
@@ -345,7 +344,7 @@ def _times(row: Row) -> str:
 
 
 def journal_change(tx: Tx, row: Row, type: str, *, summary: str | None = None, data: serial.Json = None) -> Receipt:
-    """A row of the journal: the envelope, never the body."""
+    """Journal a change with the sender, the box and the subject, never the body."""
     envelope = f"{row['sender']} → {row['box']}" + (f": {row['subject']}" if row["subject"] else "")
     words = f"{serial.clean(envelope, 100)}: {summary}" if summary else envelope
     return journal.append(

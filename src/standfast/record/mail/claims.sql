@@ -1,11 +1,11 @@
--- Delivery: out of the box, to one holder at a time. Every change is on a row that this transaction has locked.
+-- Delivery to one holder at a time. Every change is on a row that this transaction has locked.
 
 -- name: by_key
 SELECT {columns:mail}
 FROM mail
 WHERE scope = :scope AND key = :key
 
--- To be delivered now: its time has come and is not over, and it has no holder.
+-- Mail to deliver now: not deferred, not expired, and without a live holder.
 -- name: ready
 SELECT {columns:mail}
 FROM mail m
@@ -17,8 +17,8 @@ ORDER BY m.priority, m.seq
 LIMIT 1
 {skip_locked}
 
--- On PostgreSQL the moment is the server's own while it is not known here: the question then travels with the
--- beginning of the transaction.
+-- On PostgreSQL the server's clock is used if the transaction has not reported its time yet. So this query needs no
+-- round trip before it.
 -- name: ready [postgres]
 SELECT {columns:mail}
 FROM mail m
@@ -30,7 +30,7 @@ ORDER BY m.priority, m.seq
 LIMIT 1
 {skip_locked}
 
--- The same, to look at: nothing is locked.
+-- The same without a lock.
 -- name: peek
 SELECT id
 FROM mail m
@@ -41,7 +41,7 @@ WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
 ORDER BY m.priority, m.seq
 LIMIT 1
 
--- For the same reason as above: a follower that is woken asks with its first trip.
+-- For the same reason as above: a follower that wakes up needs one round trip.
 -- name: peek [postgres]
 SELECT id
 FROM mail m
@@ -52,8 +52,8 @@ WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
 ORDER BY m.priority, m.seq
 LIMIT 1
 
--- A reader reads the box. Written once a minute, and without touching the row in between: on PostgreSQL
--- readers of one box would otherwise wait for each other.
+-- When the box was last read. It is written at most once a minute: on PostgreSQL the readers of one box would otherwise
+-- wait for each other's row lock.
 -- name: seen
 INSERT INTO mail_box (scope, box, seen_us, seen_by, refused, git_dir, origin)
 SELECT :scope, :box, CAST(:now_us AS BIGINT), :actor, 0, CAST(:git_dir AS TEXT), CAST(:origin AS TEXT)
@@ -83,7 +83,7 @@ SET state = 'read', read_us = COALESCE(read_us, :now_us), kept = :kept
 WHERE id = :id AND fence = :fence AND holder = :holder AND state IN ('leased', 'read')
 RETURNING id
 
--- Its reader went away without a word: it stays leased, and is not renewed any more.
+-- The follower was closed: the mail stays leased, and its lease is not renewed any more.
 -- name: let_age
 UPDATE mail SET kept = 0 WHERE id = :id AND fence = :fence AND holder = :holder AND ended_us IS NULL
 

@@ -1,9 +1,8 @@
-"""A mail as text that an agent or a terminal can be given.
+"""A mail as text for an agent or a terminal.
 
-The text of a mail was written by another program, often by a model, and is not trusted with a
-terminal or a prompt: escape sequences, control characters and marks that turn or hide text are
-removed, every line of the body is quoted, and the lines above it are ours. So no body can forge an
-envelope, or end early and continue as another sender.
+Another program, often an LLM, wrote the mail, so its text is not trusted. Escape sequences, control characters and
+invisible marks are removed, and every line of the body is quoted. standfast writes the lines above the body. So no body
+can forge an envelope or pretend to be a second mail.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from standfast.record.mail.models import Mail
 
 
 def rendered(mail: Mail) -> str:
-    """Envelope and body; nothing in it moves a cursor or hides."""
+    """The envelope and the quoted body, without control characters."""
     return "\n".join([*envelope(mail), "", authors.quoted_lines(_text(mail.body))])
 
 
 def envelope(mail: Mail) -> list[str]:
-    """Facts that standfast records itself, because a sender cannot choose its own author."""
+    """The lines above the body, with the author that standfast recorded."""
     attempt = f", attempt {mail.attempts} of {mail.attempts_max}" if mail.attempts else ""
     sender = f"from {authors.name(mail.sender)}, written by {author(mail)}, {_origin(mail)}"
     lines = [f"mail {short(mail.id)} to {authors.name(mail.box)}{attempt}", sender]
@@ -39,12 +38,12 @@ def envelope(mail: Mail) -> list[str]:
 
 
 def author(mail: Mail) -> authors.Author:
-    """The actor that sent it, which is not for the sender to say."""
+    """The actor that sent the mail. standfast records it, so the sender cannot choose it."""
     return authors.of(mail.provenance.get("actor"))
 
 
 def body_lines(body: serial.Json) -> list[str]:
-    """The body's lines: a text as it is, anything else as indented JSON; nothing invisible in either."""
+    """The lines of the body without invisible characters: text as it is, other values as indented JSON."""
     return [clean_line(line) for line in _text(body).splitlines()] or [""]
 
 

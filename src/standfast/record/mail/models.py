@@ -1,4 +1,4 @@
-"""Mail as callers see it, and what a row of the table says about one."""
+"""Mail as callers see it, made from rows of the tables, and the checks of arguments."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Mail(Model):
     id: str
     scope: str
     box: str
-    """Whose it is: an agent's name, `role:…` or `session:…`."""
+    """The box: an agent's name, `role:…` or `session:…`."""
     sender: str
-    """Where an answer goes: an address, as the sender chose it. `provenance` says who really sent it."""
+    """The address for an answer, as the sender chose it. `provenance` has the real sender."""
     thread_id: str
     """The id of the mail that began the conversation."""
     reply_to_id: str | None
@@ -42,20 +42,20 @@ class Mail(Model):
     priority: int
     """0 comes first."""
     state: str
-    """sent, leased, read, done, dead or expired. An expiry counts at once, written down or not."""
+    """sent, leased, read, done, dead or expired. A mail past its time shows as expired before the row says so."""
     reason: str | None
-    """Why it came back, died or expired; what was said when it was done."""
+    """Why it was returned, became a dead letter or expired; or the note given to `done`."""
     attempts: int
     attempts_max: int
     provenance: dict[str, serial.Json]
-    """Who really sent it, from which session, process and host: written by standfast, not by the sender."""
+    """The actor, session, process and host that sent it, recorded by standfast."""
     session_id: str | None
     ready_us: int
-    """0, or until when it was deferred."""
+    """0, or the time until which it is deferred."""
     expires_us: int | None
     holder: str | None
     agent: str | None
-    """Who has it or had it last; once done, who did it."""
+    """The agent that holds it, held it last, or marked it as done."""
     lease_until_us: int | None
     fence: int
     sent_us: int
@@ -65,7 +65,7 @@ class Mail(Model):
     standing: str
     """The state of its lease: free, live, over (its time ran out) or gone (its process is dead)."""
     replayed: bool = False
-    """Its key was used before: this is the mail that was sent then."""
+    """True if the key was used before: this is the mail that was sent then."""
     receipt: Receipt | None = None
 
     @property
@@ -74,11 +74,11 @@ class Mail(Model):
 
     @property
     def place(self) -> str:
-        """Where a list continues: `after=`."""
+        """The cursor of a list: pass it as `after=`."""
         return self.id
 
     def rendered(self) -> str:
-        """Envelope and body as text that an agent or a terminal can be given."""
+        """The envelope and the quoted body, as text for an agent or a terminal."""
         from standfast.record.mail import envelope
 
         return envelope.rendered(self)
@@ -94,12 +94,12 @@ class Attempt(Model):
     began_us: int
     ended_us: int | None
     outcome: str | None
-    """done, deferred, returned, refused or lost; None while it lasts."""
+    """done, deferred, returned, refused or lost; None during the attempt."""
     reason: str | None
 
 
 class Delivery(Model):
-    """What became of a mail: the receipt its sender can ask for, at any time and from any process."""
+    """The receipt of a mail: its state and its attempts. Any process may read it at any time."""
 
     id: str
     scope: str
@@ -115,23 +115,23 @@ class Delivery(Model):
     read_us: int | None
     ended_us: int | None
     by: str | None
-    """Who has it, had it last, or did it."""
+    """The agent that holds it, held it last, or marked it as done."""
     attempts: tuple[Attempt, ...]
     attempts_max: int
     dead_letter: DeadLetter | None
     box_seen_us: int | None
     """When the box was last read; None if never."""
     words: str
-    """All of it in one sentence."""
+    """The state in one sentence."""
 
     @property
     def place(self) -> str:
-        """Where a list continues: `after=`."""
+        """The cursor of a list: pass it as `after=`."""
         return self.id
 
     @property
     def settled(self) -> bool:
-        """Nothing more will happen to it by itself."""
+        """Whether it has ended: done, dead or expired."""
         return self.state in ENDED
 
     def as_json(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Delivery(Model):
 
 
 class Shown(Model):
-    """Everything about one mail."""
+    """One mail with its receipt, its conversation, its dead letters and its newest changes."""
 
     mail: Mail
     delivery: Delivery
@@ -154,7 +154,7 @@ class Shown(Model):
 
 
 class Swept(Model):
-    """What a sweep found: ids of mail that came back, died, expired."""
+    """The ids of the mail that a sweep returned to its box, made a dead letter, or marked as expired."""
 
     returned: tuple[str, ...]
     dead: tuple[str, ...]
@@ -179,7 +179,7 @@ def mail(tx: Tx, row: Row, receipt: Receipt | None = None, *, replayed: bool = F
 
 
 def expired(tx: Tx, row: Row) -> bool:
-    """Its time is over. A live holder may still end it."""
+    """Whether its time is over. A live holder may still mark it as done."""
     return row["expires_us"] is not None and bool(row["expires_us"] <= tx.now_us())
 
 

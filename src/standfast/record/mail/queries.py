@@ -1,4 +1,4 @@
-"""Looking at mail: pages, conversations, boxes, and the receipt of one mail. No method here marks mail as read."""
+"""Reading mail without marking it as read: pages, conversations, and receipts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def page(
     limit: int,
     after: str | None,
 ) -> list[Mail]:
-    """Waiting mail in its order; or, by state, ended mail, the newest first."""
+    """Waiting mail in the order of delivery; or mail that has ended, the newest first."""
     if state is not None and state not in (*STATES, "any"):
         raise InvalidInput(f"a mail is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
     last = None if after is None else _row_at(tx, after)
@@ -60,7 +60,7 @@ def _rows(tx: Tx, place: Place | None, state: str | None, asked: Row, *, first: 
 
 
 def _row_at(tx: Tx, after: str) -> Row:
-    """Where a page ended, by the id of its last mail: that row says its place in every order."""
+    """The last row of a page, by its id: it has the columns of every order."""
     try:
         return claims.find(tx, after)
     except (NotFound, InvalidInput):
@@ -68,7 +68,7 @@ def _row_at(tx: Tx, after: str) -> Row:
 
 
 def receipt(tx: Tx, row: Row) -> Delivery:
-    """What became of it."""
+    """The receipt of a mail."""
     found = mail(tx, row)
     attempts = tuple(attempt(one) for one in reversed(tx.all(SQL.attempts, id=row["id"], limit=SHOWN_MAX)))
     first = attempts[0].began_us if attempts and attempts[0].n == 1 else None
@@ -120,7 +120,7 @@ def _letters(tx: Tx, id: str, limit: int) -> tuple[DeadLetter, ...]:
 
 
 def _words(tx: Tx, row: Row, found: Mail, seen_us: int | None, letter: DeadLetter | None) -> str:
-    """The state of a mail as a sender would ask for it."""
+    """The state of a mail in one sentence, for its sender."""
     now_us = tx.now_us()
     if found.state == "done":
         said = f": {found.reason}" if found.reason else ""

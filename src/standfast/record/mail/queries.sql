@@ -1,4 +1,4 @@
--- Looking at mail: pages by what does not change while they are read.
+-- Reading mail. Pages are ordered by columns that do not change.
 
 -- Waiting mail of one box, in the order of delivery.
 -- name: waiting
@@ -10,7 +10,7 @@ WHERE scope = :scope AND box = :box AND ended_us IS NULL
 ORDER BY priority, seq
 LIMIT :limit
 
--- Of every box of the scope, box by box.
+-- Waiting mail of every box, by box.
 -- name: waiting_all
 SELECT {columns:mail}
 FROM mail
@@ -20,7 +20,7 @@ WHERE ended_us IS NULL AND (:everywhere = 1 OR scope = :scope)
 ORDER BY scope, box, priority, seq
 LIMIT :limit
 
--- What has ended in one box, the newest first.
+-- Mail of one box that has ended, the newest first.
 -- name: ended
 SELECT {columns:mail}
 FROM mail
@@ -44,7 +44,7 @@ WHERE scope = :scope AND sender = :sender AND seq < :seq
 ORDER BY seq DESC
 LIMIT :limit
 
--- A conversation: the mail that began it, and every answer.
+-- A conversation: its first mail, and every answer.
 -- name: thread
 SELECT {columns:mail}
 FROM mail
@@ -69,7 +69,7 @@ SELECT began_us FROM mail_attempt WHERE mail_id = :id AND n = 1
 -- name: box
 SELECT seen_us FROM mail_box WHERE scope = :scope AND box = :box
 
--- How many are delivered before this one.
+-- How many mails are delivered before this one, counted up to 1,000.
 -- name: ahead
 SELECT count(*) AS n FROM (
     SELECT 1 FROM mail

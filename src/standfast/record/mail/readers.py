@@ -1,6 +1,6 @@
-"""Who reads a box now: a live session of that agent, name or role, or a process that took mail from it.
+"""Readers of a box: live sessions of the agent or role, and agents that were active lately.
 
-Only a hint for the sender. A box needs no reader, and a mail waits until there is one.
+This is only a hint for the sender. Mail to a box without a reader waits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SQL = load(__name__)
 
 LOOKED_MAX = 50
 HEARD_US = leases.ACTOR_US
-"""An agent without a session counts for so long after its last command."""
+"""An agent without a session counts as a reader for this time after its last command."""
 
 
 def any_live(tx: Tx, place: Place) -> bool:

@@ -1,8 +1,8 @@
-"""Sending: into the box, once per key, within the bound.
+"""Sending: once per key, within the bound of the box.
 
-The bound is counted over the mail in the box, by its index, and no further than the bound itself:
-there is no counter that could be wrong. When the box is nearly full, senders take turns on PostgreSQL,
-so that the bound is kept; only more than `NEAR` sends at one moment could pass it by a few.
+Each send counts the waiting mail of the box by its index, at most up to the bound, so there is no counter that could be
+wrong. If fewer than NEAR places are free, senders on PostgreSQL take an advisory lock in turn. So only more than NEAR
+concurrent sends can exceed the bound, by a few mails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from standfast.record.sessions import queries as sessions
 SQL = load(__name__)
 
 NEAR = 64
-"""With fewer free entries than this in the box, senders take turns."""
+"""With fewer free places than this in the box, senders take the lock."""
 
 
 class Draft(NamedTuple):
@@ -77,9 +77,9 @@ def letter(given: Draft) -> Draft:
 
 
 def send(tx: Tx, given: Draft) -> Mail | Conflict:
-    """One mail in its box. A key that was used before answers with the mail that was sent then.
+    """Add a mail to its box. For a key that was used before, returns the mail that was sent then.
 
-    The refusal of a full box is returned, because it is counted.
+    The refusal of a full box is returned, not raised, because it increments a counter in the same transaction.
     """
     about = _about(tx, given)
     before = None if given.key is None else tx.maybe(claims.SQL.by_key, scope=about["scope"], key=given.key)
@@ -90,7 +90,7 @@ def send(tx: Tx, given: Draft) -> Mail | Conflict:
         return full
     crash.point("mail.before_send")
     row = tx.maybe(SQL.send, now_us=tx.now_us(), **about)
-    if row is None:  # sent with this key just now, by another process
+    if row is None:  # another process has just sent a mail with this key
         return _same_or_conflict(tx, tx.one(claims.SQL.by_key, scope=about["scope"], key=given.key), about)
     data: dict[str, serial.Json] = {"box": row["box"], "from": row["sender"], "hash": row["hash"]}
     if row["reply_to_id"]:
@@ -111,7 +111,7 @@ def set_bound(tx: Tx, place: Place, bound: int | None) -> Receipt:
 
 
 def _about(tx: Tx, given: Draft) -> Row:
-    """The columns of the mail to be."""
+    """The columns of the new mail."""
     answers = None if given.reply_to is None else claims.find(tx, given.reply_to)
     begun = answers if given.thread is None else claims.find(tx, given.thread)
     session = None if given.session is None else sessions.named(tx, given.session)
@@ -146,19 +146,19 @@ def _place(tx: Tx, given: Draft, answers: Row | None) -> Place:
     if given.to is not None:
         return addresses.placed(tx, given.to)
     assert answers is not None
-    # An answer goes back to where the question came from, also across scopes.
+    # An answer goes to the scope of its question, also if that is another one.
     return Place(serial.read(answers["provenance"])["scope"], addresses.checked(answers["sender"]))
 
 
 def _sender(tx: Tx, answers: Row | None) -> str:
-    """Where an answer goes: an agent or a session answers under its own address, a role under the reader's."""
+    """The default sender. An answer comes from the box of its question; for the box of a role, from the caller."""
     if answers is None or answers["box"].startswith("role:"):
         return tx.caller.actor
     return str(answers["box"])
 
 
 def _provenance(tx: Tx, given: Draft, session: Row | None) -> dict[str, serial.Json]:
-    """Who really sent it. Nothing of this is the sender's to say."""
+    """The real sender, recorded by standfast. No argument changes it."""
     found = leases.parse_process(tx.caller.holder)
     return {
         "actor": tx.caller.actor,
@@ -173,7 +173,7 @@ def _provenance(tx: Tx, given: Draft, session: Row | None) -> dict[str, serial.J
 
 
 def box_full(tx: Tx, place: Place) -> Conflict | None:
-    """The refusal of a full box. It is written down, so a body returns it."""
+    """The refusal of a full box, or None. It increments a counter, so it is returned and not raised."""
     asked: Row = {"scope": place.scope, "box": place.box, "bound_default": BOUND_DEFAULT}
     found = tx.one(SQL.room_left, **asked)
     if found["bound"] - found["waiting"] > NEAR:
@@ -205,5 +205,5 @@ def _same_or_conflict(tx: Tx, row: Row, about: Row) -> Mail:
 def _cwd() -> str | None:
     try:
         return serial.clean(os.getcwd(), 500)
-    except OSError:  # the directory was removed under us
+    except OSError:  # the working directory was deleted
         return None

@@ -1,6 +1,6 @@
--- Sending: into the box, once per key, within the bound.
+-- Sending: once per key, within the bound of the box.
 
--- What the box holds against its bound, counted no further than that.
+-- The bound of the box and its waiting mail, counted up to the bound.
 -- name: room_left
 SELECT COALESCE((SELECT b.bound FROM mail_box b WHERE b.scope = :scope AND b.box = :box), :bound_default) AS bound,
        (SELECT count(*) FROM (
@@ -9,14 +9,14 @@ SELECT COALESCE((SELECT b.bound FROM mail_box b WHERE b.scope = :scope AND b.box
                    WHERE c.scope = :scope AND c.box = :box)
         ) AS counted) AS waiting
 
--- Those who send into a box that is nearly full take turns, so that the bound is kept. SQLite has one writer anyway.
+-- Senders to a nearly full box take turns, so that the bound is kept. SQLite has one writer anyway.
 -- name: alone [sqlite]
 SELECT 1 AS alone
 
 -- name: alone [postgres]
 SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)) IS NULL AS alone
 
--- Ready at once is 0 and not now: a clock that is set back would hide what was sent before.
+-- ready_us is 0, not :now_us: otherwise a clock that is set back would hide mail that was sent before.
 -- name: send
 INSERT INTO mail (id, scope, box, sender, thread_id, reply_to_id, subject, body, hash, key, priority, state, attempts,
                   attempts_max, provenance, session_id, ready_us, expires_us, kept, fence, sent_us, git_dir, origin)

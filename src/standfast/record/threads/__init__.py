@@ -1,9 +1,15 @@
-"""Threads of graphs: checkpoints with small headers, values kept once, and what tasks wrote meanwhile.
+"""Threads of LangGraph: checkpoints, the values of their channels, and the writes of tasks.
 
-A checkpoint here is its user's record, not a fold of ours: no sweep may delete it to save space. Its
-header is small; each channel's value is a row that says what changed since the value before it, so
-that a list that grows by a message grows by a message on disk. A deleted thread leaves a tombstone.
-Nothing here knows LangGraph: values are bytes with the name of their encoding.
+A checkpoint is the user's record, so no sweep deletes it to save space. It has a small header. The value of a channel
+is stored as the difference from its previous value, so a list that grows by one message adds one message on disk. A
+deleted thread leaves a tombstone. This package does not import LangGraph: a value is bytes and the name of an encoding.
+
+    deltas.py     the difference between two values
+    values.py     segments of differences, and the cache
+    encoding.py   plain or encrypted bytes of a row
+    rows.py       the rows of a thread, and its refusals
+    resource.py   sf.threads
+    models.py     what callers see
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What changed from one value to the next, as one piece: arithmetic over bytes, nothing else.
+"""The difference between a value and the one before it, as one piece of bytes. Pure functions.
 
-A value is a head and a body. The head is the few bytes in front that count elements, which change
-with every append; the body is compared with the one before, and what differs between the longest
-common beginning and the longest common end is the piece. For a list that grows that is the new
-element; the cost of finding it is a comparison of memory.
+A value is a head and a body. The head is the MessagePack header that counts elements: it changes with every append.
+The piece of a new value is its head and the part of its body between the longest common prefix and the longest common
+suffix with the old body. For a list that grows, this part is the new element.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _PLACE = struct.Struct(">BII")
 
 
 class Piece(NamedTuple):
-    """The head of the new value, how much of the old body stays at either end, and what comes between."""
+    """The head of the new value, the lengths of the common prefix and suffix, and the bytes between them."""
 
     head: bytes
     prefix: int
@@ -35,13 +34,13 @@ def unpacked(data: bytes) -> Piece:
 
 
 def whole(type: str, value: bytes) -> Piece:
-    """The first piece of a segment: everything."""
+    """The first piece of a segment: the whole value."""
     head = head_size(type, value)
     return Piece(value[:head], 0, 0, value[head:])
 
 
 def between(type: str, old: bytes, new: bytes) -> Piece:
-    """What makes `new` of `old`."""
+    """The piece that turns `old` into `new`."""
     cut, head = head_size(type, old), head_size(type, new)
     # Copies, because bytes are compared many times faster than views of them.
     before, after = old[cut:], new[head:]
@@ -52,7 +51,7 @@ def between(type: str, old: bytes, new: bytes) -> Piece:
 
 
 def head_size(type: str, value: bytes) -> int:
-    """How many bytes in front count elements: of a MessagePack array or map, its header."""
+    """The length of the header of a MessagePack array or map; 0 for other values."""
     if type != "msgpack" or not value:
         return 0
     first = value[0]
@@ -62,7 +61,7 @@ def head_size(type: str, value: bytes) -> int:
 
 
 class Building:
-    """A value made from its pieces in order; an append costs what it appends."""
+    """Rebuilds a value from its pieces, in order."""
 
     def __init__(self) -> None:
         self.head = b""
@@ -80,7 +79,7 @@ class Building:
 
 
 def _common(a: bytes, b: bytes) -> int:
-    """The length of the longest common beginning: by halves, each a comparison of memory."""
+    """The length of the longest common prefix, by binary search: comparing slices is faster than a loop."""
     limit = min(len(a), len(b))
     if b.startswith(a) or a.startswith(b):
         return limit

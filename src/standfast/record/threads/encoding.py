@@ -1,9 +1,8 @@
-"""The bytes of a row: plain, or encrypted by a caller's cipher and bound to their place.
+"""The bytes of a row: plain, or encrypted by the caller's cipher and bound to the row.
 
-The splice comes first, then the cipher, one row at a time: a cipher makes every byte of a value different
-each time, so a splice would find nothing in common. An encrypted row begins with a digest of its place, so
-that a row that was moved or replaced raises Corrupt. With a cipher a plain row is refused, and without one
-an encrypted row is refused.
+The difference is computed first and then encrypted, row by row: two encrypted values have no bytes in common. An
+encrypted row contains a digest of its place (thread value, checkpoint, channel), so a moved or replaced row raises
+Corrupt. With a cipher, a plain row is refused. Without a cipher, an encrypted row is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _PLAIN, _SEALED = b"p", b"s"
 
 
 class Seal:
-    """A cipher: `encrypt` and `decrypt` take and give bytes; `decrypt` raises for what was not encrypted by it."""
+    """A cipher. `decrypt` raises for bytes that `encrypt` did not return."""
 
     def __init__(self, name: str, encrypt: Callable[[bytes], bytes], decrypt: Callable[[bytes], bytes]) -> None:
         self.name = name
@@ -33,8 +32,8 @@ def shut(seal: Seal | None, place: tuple[object, ...], data: bytes) -> bytes:
 
 
 def opened(seal: Seal | None, place: tuple[object, ...], data: bytes) -> bytes:
-    """The decrypted bytes that were encrypted for this row. Raises Corrupt for what was not, InvalidInput if a cipher
-    is missing."""
+    """The decrypted bytes of this row. Raises Corrupt if they were encrypted for another row or with another key,
+    InvalidInput if the cipher is missing."""
     kind, data = data[:1], data[1:]
     if seal is None:
         if kind != _PLAIN:

@@ -1,15 +1,15 @@
-"""What a thread is made of."""
+"""Threads as callers see them: their checkpoints, values and writes."""
 
 from __future__ import annotations
 
 from standfast.models import Model
 
 Value = tuple[str, bytes]
-"""The name of an encoding, and bytes in it."""
+"""The name of an encoding, and the encoded bytes."""
 
 
 class Thread(Model):
-    """One conversation of a graph, known by its key in its scope."""
+    """One conversation of a graph, identified by its key in its scope."""
 
     id: str
     scope: str
@@ -21,7 +21,7 @@ class Thread(Model):
 
 
 class Write(Model):
-    """What one task wrote to one channel, while its checkpoint was the current one."""
+    """One write of a task to a channel, at the checkpoint that was current then."""
 
     task_id: str
     task_path: str
@@ -36,7 +36,7 @@ class Write(Model):
 
 
 class Checkpoint(Model):
-    """One checkpoint with everything it speaks of."""
+    """One checkpoint with the values of its channels and the writes at it."""
 
     thread: str
     namespace: str
@@ -49,7 +49,7 @@ class Checkpoint(Model):
 
 
 class Stored(Model):
-    """What a put left behind: which value each channel has, and how many bytes went to disk."""
+    """The result of a put: the reference of each channel's value, and the bytes that were written."""
 
     checkpoint_id: str
     parts: dict[str, str]
@@ -57,7 +57,7 @@ class Stored(Model):
 
 
 class Ancestry(Model):
-    """What one channel got along the parents of a checkpoint, the oldest first, and where that begins."""
+    """The writes to one channel at the ancestors of a checkpoint, the oldest first, and the value before them."""
 
     writes: list[Write]
     seed: Value | None

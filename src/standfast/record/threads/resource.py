@@ -1,4 +1,4 @@
-"""`sf.threads`: the methods on threads of graphs."""
+"""`sf.threads`: the methods on threads of LangGraph."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHAIN_MAX = 100_000
 CLOSED = "closed"
 """The type of the row that ends a segment permanently."""
 _STEPS = 3
-"""A put from memory, one from the stored rows, and one that builds on nothing."""
+"""The tries of a put: from the cache, from the stored rows, and with all values whole."""
 
 Matches: TypeAlias = Callable[[bytes], bool]
 ThreadList: TypeAlias = "list[Thread]"
@@ -48,7 +48,7 @@ RowList: TypeAlias = "list[Row]"
 
 
 class Threads(Resource):
-    """Checkpoints of graphs: put, writes, get, list, delete, copy, prune."""
+    """Checkpoints of graphs: put, get, list, delete, copy and prune them."""
 
     __slots__ = ("_cache",)
 
@@ -73,12 +73,12 @@ class Threads(Resource):
         expect_head: bool = False,
         seal: Seal | None = None,
     ) -> Stored:
-        """Store one checkpoint; the same id again replaces it.
+        """Store one checkpoint. The same id again replaces it.
 
-        `values` names its channels and says of each whether it may differ from the parent's; `value_of`
-        is asked, outside any transaction, for those that are needed. With `expect_head`, raises Conflict
-        if another caller has added to the thread since the parent. Raises Conflict for a deleted thread, unless
-        this checkpoint starts one: no parent, in the outermost namespace.
+        `values` has each channel, and whether its value may differ from the parent's. `value_of` is called, outside
+        any transaction, for the values that are needed. With `expect_head`, raises Conflict if another caller has added
+        a checkpoint since the parent. Raises Conflict for a deleted thread, unless this checkpoint begins it again: it
+        has no parent and is in the outermost namespace.
         """
         refused_inside(self.tx, "threads.put")
         checked(thread, "thread")
@@ -156,9 +156,9 @@ class Threads(Resource):
         replace: bool = False,
         seal: Seal | None = None,
     ) -> None:
-        """Store what a task wrote; it may come before its checkpoint. Stored writes stay, unless `replace`.
+        """Store the writes of a task, also before their checkpoint. A stored write stays, unless `replace`.
 
-        Raises Conflict for a thread that was deleted.
+        Raises Conflict for a deleted thread.
         """
         checked(thread, "thread")
         check_names(namespace, checkpoint_id, *(text for w in writes for text in (w.task_id, w.task_path, w.channel)))
@@ -188,7 +188,7 @@ class Threads(Resource):
             return None
         row, pieces, writes = asked
         known = self._known([row], pieces, seal)
-        self._cache.keep(known)  # most likely the next put continues from here
+        self._cache.keep(known)  # the next put probably continues from this checkpoint
         return self._checkpoint(thread, row, known, writes, seal)
 
     @query
@@ -213,9 +213,9 @@ class Threads(Resource):
         limit: int | None = None,
         seal: Seal | None = None,
     ) -> Iterator[Checkpoint]:
-        """Checkpoints, the newest first; of one thread or of all. Nothing is held while the caller looks at one.
+        """Checkpoints of one thread or of all, the newest first. No transaction is open while the caller uses one.
 
-        `matches` is asked with each one's metadata, outside any transaction.
+        `matches` is called with the metadata of each, outside any transaction.
         """
         upto, upto_seq, left = "", 0, limit
         while left is None or left > 0:
@@ -226,8 +226,8 @@ class Threads(Resource):
             chosen = [row for row in rows if namespace in (None, row["namespace"])]
             chosen = [row for row in chosen if matches is None or matches(metadata_of(row, seal))]
             chosen = chosen if left is None else chosen[:left]
-            # What was taken away since the page was read is passed over: its values may be gone too.
-            chosen, pieces, writes = self._told(chosen)
+            # Skip checkpoints that were deleted since the page was read: their values may be deleted too.
+            chosen, pieces, writes = self._present(chosen)
             known = self._known(chosen, pieces, seal)
             for row, written in zip(chosen, writes, strict=True):
                 yield self._checkpoint(row.get("key") or thread or "", row, known, written, seal)
@@ -250,8 +250,8 @@ class Threads(Resource):
         return tx.all(SQL.list_namespace, thread_seq=found["seq"], namespace=namespace, **asked)
 
     @query
-    def _told(self, tx: Tx, rows: Sequence[Row]) -> tuple[RowList, _Pieces, Sequence[Sequence[Row]]]:
-        """Those of a page's rows that are still there, their values and their writes: one snapshot."""
+    def _present(self, tx: Tx, rows: Sequence[Row]) -> tuple[RowList, _Pieces, Sequence[Sequence[Row]]]:
+        """The rows of a page that still exist, with their values and writes, in one snapshot."""
         places = {
             row["seq"]: {name: row[name] for name in ("thread_seq", "namespace", "checkpoint_id")} for row in rows
         }
@@ -260,7 +260,7 @@ class Threads(Resource):
         pieces: _Pieces = {}
         for seq in dict.fromkeys(row["thread_seq"] for row in there):
             for segment, more in self._pieces(tx, seq, [row for row in there if row["thread_seq"] == seq]).items():
-                # Copied threads share segments, and these say the same.
+                # Copied threads share segments, and the shared rows are equal.
                 if segment not in pieces or len(more) > len(pieces[segment]):
                     pieces[segment] = more
         return there, pieces, [tx.all(SQL.writes, **places[row["seq"]]) for row in there]
@@ -268,7 +268,7 @@ class Threads(Resource):
     def ancestry(
         self, thread: str, id: str, channels: Sequence[str], *, namespace: str = "", seal: Seal | None = None
     ) -> dict[str, Ancestry]:
-        """For each channel what was written along the parents of a checkpoint, back to where its value is kept."""
+        """For each channel, the writes at the ancestors of a checkpoint, back to the one that stores its value."""
         told = self._ancestry(thread, id, tuple(channels), namespace)
         found: dict[str, Ancestry] = {}
         for channel in channels:
@@ -318,7 +318,7 @@ class Threads(Resource):
                 yield found
 
     def path(self, thread: str, id: str, channels: Sequence[str], *, namespace: str = "") -> Sequence[str]:
-        """The ancestors without which these channels of a checkpoint could not be made again."""
+        """The ancestors that are needed to rebuild these channels of a checkpoint."""
         if not channels:
             return []
         chain = self._chain(thread, id, namespace)
@@ -326,12 +326,12 @@ class Threads(Resource):
         return [row["checkpoint_id"] for row in longest]
 
     def ids(self, thread: str) -> set[tuple[str, str]]:
-        """Which checkpoints a thread has: namespace and id."""
+        """The namespace and id of each checkpoint of a thread."""
         return {(row["namespace"], row["checkpoint_id"]) for row in self._headers(thread)}
 
     @query
     def is_deleted(self, tx: Tx, thread: str) -> bool:
-        """Whether it was here and was deleted."""
+        """Whether a thread of this key was deleted."""
         found = tx.maybe(SQL.find, scope=self.scope, key=thread)
         return found is not None and found["deleted_us"] is not None
 
@@ -350,17 +350,17 @@ class Threads(Resource):
 
     @query
     def threads(self, tx: Tx, *, before: Time | None = None, limit: int = 50) -> ThreadList:
-        """The threads of this scope, the last changed first."""
+        """List the threads of this scope, the last changed first."""
         before_us = past_us(before, tx.now_us(), "before")
         upto = FAR_FUTURE_US if before_us is None else before_us
         rows = tx.all(SQL.page, scope=self.scope, before_us=upto, limit=page_size(limit))
         return [Thread(**row) for row in rows]
 
-    # -- taking away ---------------------------------------------------------------------------------
+    # -- deleting and copying ------------------------------------------------------------------------
 
     @transactional
     def delete(self, tx: Tx, thread: str) -> None:
-        """Everything of a thread, at once; a tombstone stays, so that this checkpoint was not stored too."""
+        """Delete all rows of a thread in one transaction. A tombstone stays, so that late writes are refused."""
         checked(thread, "thread")
         found = hold_thread(tx, self.scope, thread, deleted=True)
         crash.point("thread.before_delete")
@@ -383,9 +383,9 @@ class Threads(Resource):
 
     @transactional
     def prune(self, tx: Tx, thread: str, *, keep: Mapping[str, Sequence[str]] | None = None) -> int:
-        """All checkpoints of a thread but those in `keep`, by namespace; without it, but the newest of each.
+        """Delete the checkpoints of a thread, except the newest of each namespace and those in `keep`.
 
-        The values that no checkpoint speaks of any more go with them. How many checkpoints went.
+        Values that no checkpoint refers to are deleted too. Returns the number of deleted checkpoints.
         """
         found = tx.maybe(SQL.hold, scope=self.scope, key=checked(thread, "thread"))
         if found is None or found["deleted_us"] is not None:
@@ -403,14 +403,14 @@ class Threads(Resource):
 
     @transactional
     def copy(self, tx: Tx, source: str, target: str) -> int:
-        """Everything of one thread into another; what the target has stays. How many checkpoints there are."""
+        """Copy all rows of one thread into another, which keeps its own. Returns the target's number of checkpoints."""
         checked(target, "thread")
         found = tx.maybe(SQL.find, scope=self.scope, key=checked(source, "thread"))
         if found is None or found["deleted_us"] is not None:
             raise NotFound(f"there is no thread {source!r} in this scope", "standfast sql 'SELECT key FROM thread'")
         if source == target:
             raise InvalidInput("a thread cannot be copied onto itself")
-        # Both are held, in one order for everybody, so that no checkpoint comes between its values and itself.
+        # Lock both rows, always in the same order, so that no other transaction adds a checkpoint meanwhile.
         held = {key: hold_thread(tx, self.scope, key) for key in sorted((source, target))}
         found, into = held[source], held[target]
         if into["deleted_us"] is not None:
@@ -451,7 +451,7 @@ class Threads(Resource):
         value_of: Callable[[str], Value],
         seal: Seal | None,
     ) -> tuple[dict[str, str], PartList]:
-        """Which value each channel has, and the rows that have to be written for it."""
+        """The reference of each channel's value, and the rows to write."""
         parts: dict[str, str] = {}
         rows: list[Part] = []
         for channel, changed in values.items():
@@ -474,7 +474,7 @@ class Threads(Resource):
         if known is None:
             segment, n = split(ref)
             rows = self._rows_of(thread, ref)
-            if rows and rows[-1]["n"] == n and rows[-1]["type"] != CLOSED:  # else it was taken away since it was named
+            if rows and rows[-1]["n"] == n and rows[-1]["type"] != CLOSED:  # otherwise it was deleted meanwhile
                 known = built(segment, rows, {n}, seal)[ref]
         return known
 
@@ -485,7 +485,7 @@ class Threads(Resource):
         return [] if found is None else tx.all(SQL.pieces, thread_seq=found["seq"], segment=segment, n=n)
 
     def _pieces(self, tx: Tx, thread_seq: int, rows: Sequence[Row]) -> _Pieces:
-        """The rows of every value these checkpoints speak of, but for those at hand."""
+        """The rows of the values that these checkpoints refer to, except values in the cache."""
         wanted: dict[str, int] = {}
         for row in rows:
             for ref in json.loads(row["parts"]).values():
@@ -517,7 +517,7 @@ class Threads(Resource):
         place = ("checkpoint", namespace, id, row["parent_id"] or "", row["parts"])
         values: dict[str, Value] = {}
         for channel, ref in parts.items():
-            # It was cached when the rows were read and has been evicted since: read the segment's rows.
+            # If the value was evicted from the cache since the rows were read, read the segment's rows now.
             value = known.get(ref) or self._value(thread, ref, seal)
             assert value is not None, f"{ref} is gone"
             values[channel] = (value.type, value.data)

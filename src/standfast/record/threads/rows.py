@@ -1,4 +1,4 @@
-"""Rows of threads: held, added, taken away; what a write and its metadata are stored as; the refusals."""
+"""The rows of a thread: locked, added, deleted, encoded; and the refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SQL = load(__name__)
 
 
 class Put(NamedTuple):
-    """A checkpoint as it will be written, and what has to be true for it."""
+    """A checkpoint as it will be written, and the conditions for it."""
 
     thread: str
     namespace: str
@@ -32,22 +32,22 @@ class Put(NamedTuple):
     parts: str
     rows: list[Part]
     kept_from: str | None
-    """The parts of the parent as they were read: the parts kept from them must still be there."""
+    """The parent's parts when they were read. The transaction compares them again."""
     expect_head: bool
 
 
 class MovedOn(Exception):
-    """What a put builds on is not there any more: rolled back, and planned again."""
+    """Raised to roll back a put whose parent or value has changed since it was read. The put is tried again."""
 
 
 def hold_thread(tx: Tx, scope: str, key: str, *, deleted: bool = False) -> Row:
-    """The thread's row, held until the end of the transaction; made if there is none."""
+    """The thread's row, locked until the end of the transaction. It is created if it does not exist."""
     now_us = tx.now_us()
     found = tx.maybe(SQL.touch, scope=scope, key=key, now_us=now_us)
     if found is None:
         new: Row = {"id": new_id("thr"), "deleted_us": now_us if deleted else None, **tx.caller.labelled()}
         found = tx.maybe(SQL.begin, scope=scope, key=key, now_us=now_us, **new)
-    # Another process began it between the two.
+    # Another process created it between the two statements.
     return found or tx.one(SQL.touch, scope=scope, key=key, now_us=now_us)
 
 
@@ -60,7 +60,7 @@ def add_part(tx: Tx, thread_seq: int, row: Part) -> None:
 
 
 def take_away(tx: Tx, found: Row, gone: Sequence[Row]) -> None:
-    """Take these checkpoints away, with what was written at them and the values without another reference."""
+    """Delete these checkpoints, the writes at them, and the values that no other checkpoint refers to."""
     if not gone:
         return
     seq = found["seq"]
@@ -96,7 +96,7 @@ def empty(tx: Tx, thread_seq: int) -> dict[str, list[Row]]:
 
 
 def upto_seed(chain: Sequence[Row], channel: str) -> tuple[list[Row], Row | None]:
-    """The ancestors up to the one that keeps the channel's value, and that one."""
+    """The ancestors up to the one that stores the channel's value, and that one; None if no ancestor has it."""
     path: list[Row] = []
     for row in chain:
         path.append(row)
@@ -156,6 +156,6 @@ def overtaken(ask: Put, head: str) -> Conflict:
 
 
 def fields_match(metadata: bytes, wanted: Mapping[str, Any]) -> bool:
-    """Whether a JSON object has each of these fields with this value; names are compared, never interpreted."""
+    """Whether a JSON object has each of these fields with this value. A dot in a name has no meaning."""
     found = json.loads(metadata)
     return all(name in found and found[name] == value for name, value in wanted.items())

@@ -4,16 +4,16 @@
 -- name: hold
 SELECT seq, id, life, deleted_us FROM thread WHERE scope = :scope AND key = :key {for_update}
 
--- Tasks of one step write side by side; only a caller that deletes the thread has to wait for them.
+-- Tasks of one step write at the same time. Only a caller that deletes the thread waits for them.
 -- name: share
 SELECT seq, id, life, deleted_us FROM thread WHERE scope = :scope AND key = :key
 
--- SQLite has one writer, and needs no such lock.
+-- SQLite has one writer and needs no lock.
 -- name: share [postgres]
 SELECT seq, id, life, deleted_us FROM thread WHERE scope = :scope AND key = :key FOR SHARE
 
--- `updated_us` moves by a second at least: it is in an index, and PostgreSQL keeps a row whose indexed columns
--- stay in its page, while each other version leaves an entry in every index.
+-- `updated_us` changes at most once a second: it is in an index, and PostgreSQL writes an entry into every index when
+-- an indexed column changes.
 -- name: touch
 UPDATE thread
 SET updated_us = CASE WHEN :now_us - updated_us BETWEEN 0 AND 999999 THEN updated_us ELSE CAST(:now_us AS BIGINT) END
@@ -63,7 +63,7 @@ SET parent_id = :parent_id, run_id = :run_id, header = :header, parts = :parts, 
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 VALUES (:thread_seq, :segment, 0, :type, :data)
 
--- Only behind the value it was compared with, and only if no other process continued from there.
+-- Only directly after the value it was compared with, and only if no other process has added a piece there.
 -- name: put_piece
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 SELECT v.thread_seq, v.segment, v.n + 1, CAST(:type AS TEXT), :data
@@ -103,7 +103,7 @@ ORDER BY n
 SELECT task_id, task_path, idx, channel, type, data FROM thread_write
 WHERE thread_seq = :thread_seq AND namespace = :namespace AND checkpoint_id = :checkpoint_id
 
--- The newest first. `seq` tells apart what has the same id in two threads or namespaces.
+-- The newest first. Two threads or namespaces may have the same checkpoint id, so `seq` decides.
 -- name: list
 SELECT c.seq AS seq, c.thread_seq AS thread_seq, t.key AS key, c.namespace AS namespace,
        c.checkpoint_id AS checkpoint_id, c.parent_id AS parent_id, c.header AS header, c.parts AS parts,
@@ -191,7 +191,7 @@ SELECT segment, MAX(n) AS n FROM thread_value WHERE thread_seq = :thread_seq AND
 -- name: drop_pieces
 DELETE FROM thread_value WHERE thread_seq = :thread_seq AND segment = :segment AND n > :n
 
--- A segment whose end was cut off, or that another thread continues with, is closed: no name is given twice.
+-- A segment is closed if its end was deleted or another thread continues it. So no reference ever names two values.
 -- name: close
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 VALUES (:thread_seq, :segment, :n, 'closed', :nothing)

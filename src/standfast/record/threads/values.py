@@ -1,8 +1,8 @@
-"""Values in segments: which row a new value becomes, and a value made again from its rows.
+"""Values in segments: which row a new value becomes, how a value is rebuilt from its rows, and the cache.
 
-A segment begins with a whole value; each row behind it says what changed. A new one is begun once the
-changes weigh a few times the value it began with, so that all segments together weigh little more than
-what was ever new, and a value is read by one short scan.
+A segment begins with a whole value. Each later row has the difference from the row before. When the differences are
+CHANGES_MAX times as large as the first value, a new segment begins. So a value is read by one short scan, and all
+segments together are not much larger than the data that was new.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from standfast.record.threads.encoding import Seal, opened, shut
 from standfast.record.threads.models import Value
 
 ROW_BYTES = 100
-"""What a row costs beside its bytes."""
+"""The overhead of a row."""
 CHANGES_MAX = 4
-"""How many times its first value the changes in a segment may weigh: more is read for one, less is kept twice."""
+"""The size of all differences in a segment, in sizes of its first value. More makes reads longer, less takes space."""
 PIECES_MAX = 4000
 SPARE_BYTES = 1024
-"""A small value is not begun again for every few bytes that change in it."""
+"""A first value smaller than this counts as this size, so that a small value does not begin segments often."""
 CACHE_BYTES = 64 * 1024 * 1024
 VALUE_MAX_BYTES = 256 * 1024 * 1024
 
 
 class Known(NamedTuple):
-    """A value and what its segment weighs up to it."""
+    """A value, the size of the first value of its segment, and the size of the differences up to it."""
 
     type: str
     data: bytes
@@ -40,7 +40,7 @@ class Known(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One row to be written: the whole of a value (n = 0), or what makes it of the one before."""
+    """One row to be written: a whole value (n = 0), or the difference from the value before."""
 
     segment: str
     n: int
@@ -59,7 +59,7 @@ def split(ref: str) -> tuple[str, int]:
 
 
 def made(value: Value, before: tuple[str, Known] | None, seal: Seal | None) -> Part | None:
-    """The row for `value` behind the one `before` it; None if it says the same."""
+    """The row for `value` after the value `before`; None if both are equal."""
     type, data = value
     if len(data) > VALUE_MAX_BYTES:
         raise InvalidInput(f"a value has {len(data):,} bytes, and the limit is {VALUE_MAX_BYTES:,}")
@@ -109,10 +109,10 @@ def _damaged(segment: str, n: int) -> Corrupt:
 
 
 class Cache:
-    """Values lately read or written, so that the next change is found without reading; bounded by bytes.
+    """Values that were read or written lately, so that a put need not read them. Bounded by bytes.
 
-    The value of a name never changes, so nothing here can be out of date; whether it is still in
-    the store is asked when something is built on it.
+    The value of a reference never changes, so the cache is never stale. A put checks in its transaction that the value
+    is still in the store.
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
