@@ -257,14 +257,13 @@ class _Method:
 
 
 def _item(names: _Names, module: str, name: str) -> str | None:
-    """What an iterator of ours gives: the annotation of its `__next__`."""
+    """The type of an iterator's items: `within` returns one, or None."""
     kind = next((one for one in ITERATED if one.__name__ == name), None)
     if kind is None:
         return None
-    owner = next(one for one in kind.__mro__ if "__next__" in vars(one))
-    module, tree = owner.__module__, _class_of(owner)
-    (found,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "__next__")
-    return names.text(module, found.returns)
+    (found,) = (one for one in _class_of(kind).body if isinstance(one, ast.FunctionDef) and one.name == "within")
+    assert isinstance(found.returns, ast.BinOp)
+    return names.text(kind.__module__, found.returns.left)
 
 
 def _coroutine(given: ast.expr, returns: ast.expr | None) -> ast.expr:

@@ -32,7 +32,6 @@ import standfast.record.tasks.models
 import standfast.record.tasks.resource
 import standfast.record.threads.models
 import standfast.record.threads.resource
-import standfast.record.waiting
 import standfast.views.recovery
 from standfast import config, serial
 from standfast.admin.copies import keep
@@ -584,23 +583,23 @@ class AsyncDeciding:
     def what(self) -> str: ...
 
 @type_check_only
-class AsyncConsuming(AsyncIterable[standfast.record.waiting.T]):
-    def __aiter__(self) -> AsyncIterator[standfast.record.waiting.T]: ...
+class AsyncConsuming(AsyncIterable[Event]):
+    def __aiter__(self) -> AsyncIterator[Event]: ...
     async def commit(self) -> None:
         """Commit the event in hand, without asking for the next."""
     async def close(self) -> None:
         """Stop waiting."""
 
 @type_check_only
-class AsyncFollow(AsyncIterable[standfast.record.waiting.T]):
-    def __aiter__(self) -> AsyncIterator[standfast.record.waiting.T]: ...
+class AsyncFollow(AsyncIterable[Mail]):
+    def __aiter__(self) -> AsyncIterator[Mail]: ...
     patience_s: float | None
     async def close(self) -> None:
         """Stop. The mail in hand is not renewed any more: unless it is done, it returns when its lease ends."""
 
 @type_check_only
-class AsyncFollowing(AsyncIterable[standfast.record.waiting.T]):
-    def __aiter__(self) -> AsyncIterator[standfast.record.waiting.T]: ...
+class AsyncFollowing(AsyncIterable[Event]):
+    def __aiter__(self) -> AsyncIterator[Event]: ...
     patience_s: float | None
     on_held_back: Callable[[str], object]
     async def close(self) -> None:
@@ -1200,7 +1199,7 @@ class AsyncEvents:
         type: str | None = ...,
         follow: bool = ...,
         idle: Duration | None = ...,
-    ) -> _Iterated[AsyncConsuming, standfast.record.waiting.T]:
+    ) -> _Iterated[AsyncConsuming, Event]:
         """Events one by one; asking for the next commits the one before."""
     async def consumer(self, name: str, stream: str | None = ..., *, start: str = ...) -> Consumer:
         """The consumer of this name, made if need be: at the beginning, or with start="now" at the end."""
@@ -1265,7 +1264,7 @@ class AsyncEvents:
         type: str | None = ...,
         after: int | str | None = ...,
         idle: Duration | None = ...,
-    ) -> _Iterated[AsyncFollowing, standfast.record.waiting.T]:
+    ) -> _Iterated[AsyncFollowing, Event]:
         """Events as they come, from now on; or behind `after`, a version of the stream or a cursor of the journal."""
     async def forget(self, name: str, stream: str | None = ...) -> Consumer:
         """Forget a consumer and its place. Raises NotFound."""
@@ -1527,7 +1526,7 @@ class AsyncMails:
         thread: standfast.record.mail.claims.Which | None = ...,
         for_: Duration | None = ...,
         timeout: Duration | None = ...,
-    ) -> _Iterated[AsyncFollow, standfast.record.waiting.T]:
+    ) -> _Iterated[AsyncFollow, Mail]:
         """Mail as it comes: `for m in sf.mail.follow("reviewer"): …; sf.mail.done(m)`."""
     async def get(self, which: standfast.record.mail.claims.Which) -> Mail:
         """By id, the end of an id, or key. Nothing is marked. Raises NotFound."""
