@@ -58,10 +58,10 @@ MODULES = frozenset(
 ALONE = frozenset(
     {
         "test_a_bad_key_is_refused_by_name",
-        "test_a_fork_shares_what_came_before_the_cut_and_copies_nothing",
+        "test_a_fork_shares_the_messages_before_the_cut_and_copies_nothing",
         "test_a_handler_that_lost_its_event_records_nothing",
         "test_repeated_grants_with_one_key_count_once",
-        "test_a_large_result_is_kept_as_an_artifact",
+        "test_a_large_result_is_stored_as_an_artifact",
         "test_a_loop_of_fifteen_minutes_for_a_week_leaves_the_predicted_episodes",
         "test_a_repeat_in_one_opening_is_number_two_in_order",
         "test_a_result_that_cannot_be_stored_is_refused_by_name",
@@ -71,7 +71,7 @@ ALONE = frozenset(
         "test_one_key_in_two_repositories_and_two_scopes_is_two_sessions",
         "test_pages_by_scope_and_kind_the_newest_first",
         "test_pages_of_runs_go_on_where_they_ended",
-        "test_scopes_are_worlds_of_their_own",
+        "test_scopes_are_independent",
         "test_taking_giving_back_and_taking_over_are_in_the_journal_and_renewing_is_not",
         "test_the_balance_at_a_moment_counts_what_had_happened_by_then",
         "test_the_streams_of_a_scope_are_its_own",

@@ -63,7 +63,7 @@ def test_an_agent_killed_in_the_middle_of_its_effect_resumes_and_there_is_one(fr
 
 
 @pytest.mark.parametrize("framework", sampled(["langgraph", "openai_agents", "pydantic_ai"], "langgraph"))
-def test_what_nobody_can_answer_stops_the_run_instead_of_being_done_again(framework: str, tmp_path: Path) -> None:
+def test_an_effect_without_a_probe_stops_the_run_and_is_not_repeated(framework: str, tmp_path: Path) -> None:
     """002-10: without a probe the next life gets EffectInDoubt, in every framework."""
     first, second = lives(framework, "push", tmp_path)
     assert first["code"] == -signal.SIGKILL

@@ -115,7 +115,7 @@ def test_an_error_of_the_endpoint_reaches_the_session(app: Any, engine_url: str,
 
 
 @pytest.mark.slow
-def test_no_session_is_left_in_the_task_that_answers_the_next_request(app: Any) -> None:
+def test_no_session_stays_bound_in_the_task_of_the_next_request(app: Any) -> None:
     """002-10: after the response, an effect outside a session is refused."""
 
     async def both() -> None:

@@ -58,7 +58,7 @@ def test_the_conformance_suite_of_langgraph_passes_whole(engine_url: Url) -> Non
 
 
 def test_a_growing_thread_stores_what_changed_and_every_checkpoint_reads_back(saver: Saver) -> None:
-    """002-13: a small update rewrites nothing; every checkpoint of the past is what it was, read cold."""
+    """002-13: a small update rewrites nothing, and every earlier checkpoint is unchanged."""
     made = list(growing(saver, 60, size=300, constant=2000))
     with Saver.from_conn_string(saver.sf.settings.target.location) as cold:
         for one in (made[-1], made[0], made[31]):
@@ -95,7 +95,7 @@ def test_among_thousands_of_threads_each_is_found_and_all_are_listed(saver: Save
     assert seen == ["k1500"] + [f"k{n}" for n in range(3100, 0, -1) if n != 1500]
 
 
-def test_a_fork_does_not_disturb_the_branch_it_left(saver: Saver) -> None:
+def test_a_fork_does_not_change_its_branch(saver: Saver) -> None:
     app = answering(lambda state: {"said": [f"answer {len(state['said'])}"]}, saver)
     app.invoke({"said": ["one"]}, on("t"))
     app.invoke({"said": ["two"]}, on("t"))
@@ -214,7 +214,7 @@ def test_of_two_runs_on_one_thread_the_second_is_told(engine_url: Url) -> None:
     assert said in (["hi", "hello", "Q1", "answer to Q1"], ["hi", "hello", "Q2", "answer to Q2"])
 
 
-def test_what_comes_late_to_a_deleted_thread_stays_deleted(saver: Saver) -> None:
+def test_a_late_write_to_a_deleted_thread_is_refused(saver: Saver) -> None:
     made = checkpoint(0, {"v": 1}, {"v": 1})
     config = saver.put(at("t"), made, {"source": "input", "step": -1}, {"v": 1})
     saver.delete_thread("t")
@@ -300,7 +300,7 @@ def test_eight_processes_open_a_fresh_store_at_once(engine_url: Url, tmp_path: P
 
 
 def test_an_effect_before_an_interrupt_happens_once(engine_url: Url, tmp_path: Path) -> None:
-    """002-11: a node runs again from its first line when it is resumed; what it did outside is not done again."""
+    """002-11: a resumed node runs again from its first line. Its outside calls are not repeated."""
     world: list[str] = []
 
     def pay(invoice: str) -> str:
@@ -343,7 +343,7 @@ def test_nothing_is_made_again_that_is_not_on_the_list(engine_url: Url) -> None:
 
 
 class Turned:
-    """A cipher that anybody could read: it only has to be noticed when something was not written with it."""
+    """A cipher without security. The test only has to notice values that were not encrypted."""
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         return "turned", b"turned" + plaintext[::-1]
@@ -406,7 +406,7 @@ def test_setup_may_be_called_and_awaited(engine_url: Url) -> None:
     asyncio.run(both())
 
 
-def test_a_handle_that_is_open_already_is_shared_and_left_open(sf: standfast.Standfast) -> None:
+def test_an_open_handle_is_shared_and_stays_open(sf: standfast.Standfast) -> None:
     saver = Saver(sf)
     saver.put(at("t"), checkpoint(0, {"v": 1}, {"v": 1}), {"source": "input"}, {"v": 1})
     saver.close()
@@ -414,7 +414,7 @@ def test_a_handle_that_is_open_already_is_shared_and_left_open(sf: standfast.Sta
     assert [event.type for event in sf.journal.tail().events] == ["thread.saved"]
 
 
-def test_importing_standfast_imports_no_framework_and_a_missing_extra_says_what_to_install() -> None:
+def test_importing_standfast_imports_no_framework_and_a_missing_extra_names_the_pip_command() -> None:
     code = (
         "import sys, standfast, standfast.handle\n"
         "assert not any(name.partition('.')[0] in ('langgraph', 'langchain_core') for name in sys.modules)\n"

@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_counted_and_keeps_nothing_else_from_coming(tmp_p
         assert [thread.key for thread in ours.sf.threads.threads()] == ["growing"]
 
 
-def test_the_command_says_what_it_did_and_what_is_no_source(tmp_path: Path) -> None:
+def test_the_command_prints_what_it_imported_and_refuses_other_files(tmp_path: Path) -> None:
     source = tmp_path / "theirs.sqlite"
     with SqliteSaver.from_conn_string(str(source)) as theirs:
         list(growing(theirs, 5))

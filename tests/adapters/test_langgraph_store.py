@@ -22,7 +22,7 @@ def store(sf: standfast.Standfast) -> Store:
     return Store(sf)
 
 
-def test_what_is_put_is_got_and_its_beginning_stays(store: Store) -> None:
+def test_get_returns_the_put_value_and_its_creation_time_stays(store: Store) -> None:
     store.put(("users", "ada"), "taste", {"colour": "blue", "n": 1})
     first = store.get(("users", "ada"), "taste")
     store.put(("users", "ada"), "taste", {"colour": "red"})
@@ -87,7 +87,7 @@ def test_an_items_time_begins_again_when_it_is_read(engine_url: str, tmp_path: o
         assert store.sweep_ttl() == 0
 
 
-def test_what_is_read_again_and_again_is_written_once(engine_url: str, tmp_path: object) -> None:
+def test_repeated_reads_write_the_expiry_once(engine_url: str, tmp_path: object) -> None:
     """A time that began a moment ago is not worth a write; it ends a hundredth of it early at most."""
     clock = clocks.ManualClock()
     with standfast.open(engine_url, data_dir=str(tmp_path), clock=clock) as sf:
@@ -108,7 +108,7 @@ def test_what_is_read_again_and_again_is_written_once(engine_url: str, tmp_path:
         assert ends() == first + 7_000_000
 
 
-def test_without_an_index_a_query_is_left_aside(store: Store) -> None:
+def test_without_an_index_a_query_is_ignored(store: Store) -> None:
     """As in the official stores: the last changed first, and nothing has a score."""
     store.put(("a",), "old", {"text": "something like this"}, index=["text"])
     store.put(("a",), "new", {"text": "otherwise"})

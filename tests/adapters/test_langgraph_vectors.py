@@ -61,7 +61,7 @@ def test_the_nearest_come_first_with_their_scores(sf: standfast.Standfast) -> No
     assert keys(store.search(("docs",), query="aab", filter={"other": "hhh"})) == ["near"]
 
 
-def test_each_put_may_say_what_is_searched(sf: standfast.Standfast) -> None:
+def test_each_put_may_name_the_searched_fields(sf: standfast.Standfast) -> None:
     """Of several texts of one item the nearest counts; a list in a field is several texts."""
     store = indexed(sf, fields=["nothing"])
     store.put(("a",), "one", {"title": "aaa", "parts": [{"text": "ccc"}, {"text": "ddd"}]}, index=["parts[*].text"])
@@ -73,8 +73,8 @@ def test_each_put_may_say_what_is_searched(sf: standfast.Standfast) -> None:
     assert [row["field"] for row in fields] == ["parts[*].text.0", "parts[*].text.1", "title"]
 
 
-def test_what_an_item_meant_goes_with_what_it_said(sf: standfast.Standfast) -> None:
-    """Put again, taken away or over by its time: nothing of what it was is found."""
+def test_the_vector_of_an_item_is_replaced_and_removed_with_it(sf: standfast.Standfast) -> None:
+    """After an update, a deletion or its expiry, an item is not found by its old vector."""
     store = indexed(sf)
     store.put(("a",), "k", {"text": "aaaa"})
     store.put(("a",), "k", {"text": "hhhh"}, index=["text"])
@@ -89,7 +89,7 @@ def test_what_an_item_meant_goes_with_what_it_said(sf: standfast.Standfast) -> N
     assert list(sf.rows("SELECT COUNT(*) AS n FROM item_vector")) == [{"n": 0}]
 
 
-def test_what_is_over_is_not_found_and_what_is_found_begins_again(engine_url: str, tmp_path: Path) -> None:
+def test_expired_items_are_not_found_and_a_hit_starts_the_time_to_live_again(engine_url: str, tmp_path: Path) -> None:
     clock = clocks.ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path, clock=clock) as sf:
         store = Store(sf, ttl={"default_ttl": 10}, index={"dims": len(LETTERS), "embed": embed})
@@ -144,7 +144,7 @@ def test_an_embedding_that_is_awaited_serves_the_awaited_methods(sf: standfast.S
     assert keys(asyncio.run(act())) == ["k"]
 
 
-def test_a_batch_embeds_each_text_once_and_only_what_is_written(sf: standfast.Standfast) -> None:
+def test_a_batch_embeds_each_stored_text_once(sf: standfast.Standfast) -> None:
     asked: list[list[str]] = []
 
     def counted(texts: list[str]) -> list[list[float]]:
@@ -164,7 +164,7 @@ def test_a_batch_embeds_each_text_once_and_only_what_is_written(sf: standfast.St
     assert asked == [["abc"], ["q"]]
 
 
-def test_what_cannot_be_searched_is_told_and_nothing_is_written(
+def test_an_invalid_search_is_refused_and_nothing_is_written(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index, words in (

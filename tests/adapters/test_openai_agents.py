@@ -94,7 +94,7 @@ def test_calls_without_an_answer_are_visible_and_a_repaired_view_can_be_sent(sf:
     run(work())
 
 
-def test_a_fork_goes_its_own_way(sf: standfast.Standfast) -> None:
+def test_a_fork_and_its_parent_do_not_change_each_other(sf: standfast.Standfast) -> None:
     async def work() -> None:
         s = session("a", sf)
         await s.add_items([user("1")])
@@ -173,7 +173,7 @@ class Program:
         run(look())
 
 
-def test_killed_at_every_point_it_passes_no_batch_is_split_and_nothing_comes_back(tmp_path: Path) -> None:
+def test_killed_at_every_point_no_batch_is_split_and_no_removed_item_returns(tmp_path: Path) -> None:
     """000-1: `kill -9` at each write step of adding, taking back and clearing."""
     program = Program(tmp_path)
     crash._live(program.run, 0, Schedule(), 60.0)  # makes the store, in a child: the parent never touches it

@@ -57,7 +57,7 @@ def new(key: str) -> Any:
 # -- conversations -----------------------------------------------------------------------------------------------
 
 
-def test_a_conversation_goes_on_where_it_was_saved(sf: standfast.Standfast) -> None:
+def test_a_conversation_continues_from_its_saved_state(sf: standfast.Standfast) -> None:
     async def work() -> None:
         store = conversations(sf)
         assert await store.load("a") is None
@@ -204,7 +204,7 @@ def test_of_two_that_start_the_same_call_one_is_refused(sf: standfast.Standfast)
     run(work())
 
 
-def test_what_a_dead_process_started_is_in_doubt(tmp_path: Path) -> None:
+def test_a_call_of_a_dead_process_is_in_doubt(tmp_path: Path) -> None:
     """000-1, 002-10: killed in the middle of a call; the next process gets the doubt, and nothing is done again."""
     path = tmp_path / "a.db"
     pid = os.fork()
@@ -224,7 +224,7 @@ def test_what_a_dead_process_started_is_in_doubt(tmp_path: Path) -> None:
     run(work())
 
 
-def test_what_is_tried_again_is_kept_once(sf: standfast.Standfast) -> None:
+def test_a_retried_call_is_stored_once(sf: standfast.Standfast) -> None:
     from pydantic_ai.messages import ModelRequest, UserPromptPart  # type: ignore[import-not-found,unused-ignore]
     from pydantic_ai_harness.step_persistence import ContinuableSnapshot, StepEvent
 

@@ -1,4 +1,4 @@
-"""The same crash schedules for everybody: the harness counts what the world's books say."""
+"""The same crash schedules for each library. The harness counts what reached the outside system."""
 
 from __future__ import annotations
 

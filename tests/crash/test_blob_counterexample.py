@@ -72,7 +72,7 @@ def killed_at(point: int, life: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("resume", RESUMERS.values(), ids=RESUMERS)
-def test_one_blob_has_two_crashes_nobody_can_tell_apart(resume: Resume, tmp_path: Path) -> None:
+def test_one_blob_cannot_distinguish_two_crashes(resume: Resume, tmp_path: Path) -> None:
     """002-10: the control. Every way to resume duplicates after one crash or loses after the other."""
     left: list[bytes] = []
     requests: list[int] = []
@@ -96,7 +96,7 @@ class OnePullRequest(Agent):
 
 
 @pytest.mark.parametrize("kind", ["plain", "probed", "idempotent"])
-def test_standfast_tells_them_from_what_is_settled_and_ends_with_one_request(kind: str, tmp_path: Path) -> None:
+def test_standfast_distinguishes_them_and_ends_with_one_request(kind: str, tmp_path: Path) -> None:
     """002-10, 002-11: the same two crashes; never a silent second request, never a lost one."""
     for point in ("effect.after_begin", "effect.before_done"):
         agent = OnePullRequest(tmp_path / point)

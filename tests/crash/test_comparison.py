@@ -49,7 +49,7 @@ def test_with_lookups_every_lost_answer_is_found_and_nothing_is_sent_twice(run: 
     assert sorted((tmp_path / "requests.log").read_text().splitlines()) == sorted(run.EXPECTED)
 
 
-def test_without_lookups_it_asks_a_person_and_goes_on_with_the_answer(run: Any, tmp_path: Path) -> None:
+def test_without_lookups_it_asks_a_person_and_continues_with_the_answer(run: Any, tmp_path: Path) -> None:
     """002-20: safe without care: the pull request is not sent again, and a person settles it."""
     tally = run.Run("standfast", tmp_path, care=False, kills=[("coder", "4:0")], path=[]).play()
     assert tally == run.Tally(kills=1, asked=1)

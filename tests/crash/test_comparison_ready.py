@@ -1,4 +1,4 @@
-"""`run_ready.py` of the comparison: the nine-part system without a probe of its own, killed at its requests."""
+"""`run_ready.py` of the comparison: the nine-part system without a probe of its own is killed at its requests."""
 
 from __future__ import annotations
 

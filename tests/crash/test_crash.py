@@ -65,7 +65,7 @@ def test_the_variable_kills_at_the_nth_passage(where: str, said: list[str]) -> N
     assert (done.returncode, done.stdout.splitlines()) == (-signal.SIGKILL, said)
 
 
-def test_a_passage_that_never_comes_kills_nobody() -> None:
+def test_a_crash_point_that_is_never_passed_kills_no_process() -> None:
     done = run_with("commit.after_commit:3")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "alive")
 

@@ -73,9 +73,7 @@ def test_an_agent_with_a_lookup_is_seen_once_at_every_point(tmp_path: Path) -> N
         ("key1 key2", "key3", 0, 1),
     ],
 )
-def test_a_line_that_differs_in_each_run_takes_the_place_of_another(
-    usual: str, seen: str, twice: int, missing: int
-) -> None:
+def test_a_line_that_differs_in_each_run_counts_once(usual: str, seen: str, twice: int, missing: int) -> None:
     """000-45: an idempotency key or a time in a line is no second request."""
     assert compared(Counter(usual.split()), Counter(seen.split())) == (twice, missing)
 
@@ -102,7 +100,7 @@ def test_what_cannot_be_crashed_is_refused(tmp_path: Path, words: tuple[str, ...
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-def test_a_file_with_lines_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_has_lines_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text("mine\n")
     done = crash(tmp_path, "--", "true")
     assert (done.returncode, (tmp_path / "server.log").read_text()) == (2, "mine\n")

@@ -28,7 +28,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("customer_service")
 
 
-def test_cut_off_at_any_point_of_any_turn_it_goes_on_there(example: Any, sf_crash: Any) -> None:
+def test_killed_at_any_point_of_any_turn_it_continues(example: Any, sf_crash: Any) -> None:
     """Each turn is persisted; the customer gets one answer to each message and one refund, at every kill."""
 
     def agent() -> None:

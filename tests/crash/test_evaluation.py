@@ -27,7 +27,7 @@ def test_nothing_went_wrong_and_every_seeded_bug_was_found() -> None:
     assert [name for name, bug in newest.items() if not bug["found"] and not bug["not_run"]] == []
 
 
-def test_every_result_says_how_it_was_made() -> None:
+def test_every_result_has_its_command_and_versions() -> None:
     for run in results.read(RESULTS):
         assert run.command.startswith("standfast prove")
         assert {"standfast", "source", "python", "sqlite", "system"} <= set(run.versions)

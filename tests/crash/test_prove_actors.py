@@ -25,7 +25,7 @@ def test_actors_of_every_kind_do_everything_once_while_they_are_killed(engine_ur
 
 
 @pytest.mark.slow
-def test_actors_that_do_not_ask_who_is_alive_do_things_twice(tmp_path: Path) -> None:
+def test_actors_that_do_not_check_who_is_alive_act_twice(tmp_path: Path) -> None:
     """The control."""
 
     def goes_wrong(seed: int) -> bool:
@@ -49,7 +49,7 @@ def test_a_migration_without_its_one_transaction_is_found_half_done(tmp_path: Pa
     assert migration.run(tmp_path, seed=4, schedules=8, torn=True).bad
 
 
-def test_a_history_is_told_without_a_single_payload(engine_url: str, tmp_path: Path) -> None:
+def test_a_history_is_answered_without_a_single_payload(engine_url: str, tmp_path: Path) -> None:
     """002-18, 002-36: who, what, when, in which order, with which outcome, and who said yes."""
     outcome = audit.run(tmp_path, seed=1, url=server(engine_url), histories=1, things=60)
     assert outcome.bad == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from standfast_prove.campaigns import clocks
 
 
-def test_a_lock_has_one_holder_whatever_the_clocks_do(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_with_any_clock_jumps(tmp_path: Path) -> None:
     """000-48: jumps of up to ten years, closed lids, reboots, kills."""
     outcome = clocks.run(tmp_path, seed=1, steps=200)
     assert outcome.bad == []

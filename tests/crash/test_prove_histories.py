@@ -13,9 +13,7 @@ from standfast_prove.histories import KINDS, stepping
 from standfast_prove.linearizability import Call, linearizable
 
 
-def test_what_several_processes_were_told_could_have_happened_one_call_at_a_time(
-    engine_url: str, tmp_path: Path
-) -> None:
+def test_the_answers_of_several_processes_are_linearizable(engine_url: str, tmp_path: Path) -> None:
     """001-68, 001-70, 002-34: processes are killed, stopped, and continue after their lease ended."""
     url = engine_url if engine_url.startswith("postgres") else None
     outcome = run(tmp_path, seed=1, crews=1, things=6, kills=3, url=url)
@@ -42,7 +40,7 @@ IMPOSSIBLE: dict[str, list[tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("kind", IMPOSSIBLE)
-def test_a_model_refuses_what_cannot_be_unless_the_holder_is_dead(kind: str) -> None:
+def test_a_model_refuses_an_impossible_answer_unless_the_holder_is_dead(kind: str) -> None:
     thing = KINDS[kind]("t")
     calls = [Call(n, n + 0.5, asked, result) for n, (asked, result) in enumerate(IMPOSSIBLE[kind])]
     assert not linearizable(calls, thing.start, stepping(thing))

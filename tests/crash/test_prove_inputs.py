@@ -15,7 +15,7 @@ PROGRAMS = {"commands": 15, "hook": 8, "stores": 12, "mcp": 60}
 
 
 @pytest.mark.parametrize("door", INSIDE)
-def test_garbage_is_refused_in_our_words_and_changes_nothing(door: str, tmp_path: Path) -> None:
+def test_damaged_input_is_refused_with_our_error_and_changes_nothing(door: str, tmp_path: Path) -> None:
     """No crash, no hang, nothing written by what was refused."""
     outcome = inputs.run(tmp_path, door=door, inputs=INSIDE[door], seed=7)
     assert not outcome.bad, outcome.bad
@@ -31,7 +31,7 @@ def test_a_program_survives_garbage(door: str, tmp_path: Path) -> None:
     assert outcome.seen == {"inputs": PROGRAMS[door]}
 
 
-def test_what_is_not_refused_in_our_words_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_error_is_reported_as_a_violation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: a reader that raises something of Python's."""
     from standfast_prove.fuzz import doors
 

@@ -17,7 +17,7 @@ def test_every_model_is_played(tmp_path: Path) -> None:
     assert outcome.seen["programs"] >= len(playing.MODELS)
 
 
-def test_a_model_that_is_not_obeyed_is_told_with_the_smallest_program(
+def test_a_violation_of_a_model_is_reported_with_the_smallest_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(playing, "MODELS", ("credits",))

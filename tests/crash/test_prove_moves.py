@@ -10,7 +10,7 @@ from standfast_prove.campaigns import moves
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_one_place_has_every_row_however_a_move_ends(pg_database: str, tmp_path: Path, seed: int) -> None:
+def test_one_store_has_every_row_after_any_end_of_a_move(pg_database: str, tmp_path: Path, seed: int) -> None:
     """001-52, 002-11, 003-21: from each engine, killed and cut off, and again in the recovery."""
     outcome = moves.run(tmp_path, url=pg_database, seed=seed, moves=6)
     assert outcome.bad == []

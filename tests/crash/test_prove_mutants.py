@@ -121,7 +121,7 @@ def test_without_a_bug_a_scene_is_quiet(scene: str, tmp_path: Path) -> None:
     assert looked(Mutant("none", f"check {scene}", lambda m: None), tmp_path).complaint == ""
 
 
-def test_a_process_gets_the_bug_its_parent_was_asked_for(tmp_path: Path) -> None:
+def test_a_child_process_gets_the_bug_of_its_parent(tmp_path: Path) -> None:
     """Through the environment, which only children of the evaluation read."""
     with Nursery(env={registry.VARIABLE: "a fencing token is reused"}) as bugged:
         asked = {"file": str(tmp_path / "text")}

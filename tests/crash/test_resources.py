@@ -26,7 +26,7 @@ from standfast_prove.faults.daemons import Running, noted, noting, opened, until
 FIRSTS, FEW_FIRSTS, SECONDS = 40, 5, 5
 """First crashes of each world: nearly all of them, and the sample of `make test`."""
 SLOW = {"daemon": {"firsts": 12, "at": "daemon."}, "copies": {"firsts": 8, "at": "copy."}}
-"""Whose lives wait for processes: killed at its own points here."""
+"""Programs that start processes of their own: they are killed only at their own crash points here."""
 ONLY_AFTER_A_CRASH: dict[str, str | tuple[str, ...]] = {
     "effects:OnlyProbed": "effect.before_done",
     "daemon:Scheduled": ("daemon.after_claim", "daemon.after_go"),
@@ -51,7 +51,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("firsts", [FEW_FIRSTS, pytest.param(FIRSTS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("resource", RESOURCES)
-def test_killed_anywhere_a_resource_comes_to_the_right_end(resource: str, firsts: int, tmp_path: Path) -> None:
+def test_killed_anywhere_a_feature_ends_correctly(resource: str, firsts: int, tmp_path: Path) -> None:
     """000-1, 002-33, 001-78, 002-11: a sample of first crashes, or nearly all, and a sample of the second ones.
 
     000-9 imports, 000-11, 000-36 and 000-37 loops, 000-20 and 000-22 webhooks and credits, 000-40 mail.
@@ -73,7 +73,7 @@ def test_the_same_on_postgresql(resource: str, pg_database: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_every_crash_point_is_in_some_world(pg_database: str, tmp_path: Path) -> None:
+def test_some_program_passes_every_crash_point(pg_database: str, tmp_path: Path) -> None:
     """A window that no sweep ever opens is a window without a test."""
     found = set[str]()
     for name in [name for resource in RESOURCES.values() for name in resource]:
@@ -119,7 +119,7 @@ def test_the_next_seed_plays_other_schedules(tmp_path: Path) -> None:
     assert {one for one in played[0] & played[2] if one != ("",)} == set()
 
 
-def test_a_daemon_killed_as_it_is_told_to_end_leaves_its_command_to_the_next(tmp_path: Path) -> None:
+def test_a_daemon_killed_while_it_stops_leaves_its_command_to_the_next_daemon(tmp_path: Path) -> None:
     """000-37: what ran continues under its keeper, and is neither lost nor run again."""
     url, data, go = str(tmp_path / "standfast.db"), tmp_path / "data", tmp_path / "go"
     os.mkfifo(go)

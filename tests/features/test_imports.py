@@ -112,7 +112,7 @@ def test_two_records_on_one_line_are_two(lite: standfast.Standfast, tmp_path: Pa
     assert (found.counts["records"], found.counts["multi_object_lines"]) == (3, 1)
 
 
-def test_an_unfinished_last_line_is_left_for_next_time(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_an_unfinished_last_line_is_read_at_the_next_import(lite: standfast.Standfast, tmp_path: Path) -> None:
     """Live files: a record in progress is neither lost nor read in halves."""
     whole = json.dumps(user("u2", "whole by now"))
     path = write(tmp_path / "s.jsonl", user("u1", "one"), whole[:40], end="")
@@ -127,7 +127,7 @@ def test_an_unfinished_last_line_is_left_for_next_time(lite: standfast.Standfast
     assert run(lite, "claude-code", path).messages == 1
 
 
-def test_a_broken_line_in_the_middle_is_counted_and_kept(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_broken_line_in_the_middle_is_counted_and_stored(lite: standfast.Standfast, tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", user("u1", "one"), '{"type": "user", "uu', user("u2", "two"))
     found = run(lite, "claude-code", path)
     assert (found.counts["bad"], found.counts["records"], found.messages) == (1, 2, 2)
@@ -137,7 +137,7 @@ def test_a_broken_line_in_the_middle_is_counted_and_kept(lite: standfast.Standfa
     assert b'{"type": "user", "uu' in zlib.decompress(bytes(batch["raw"]))
 
 
-def test_unknown_types_are_kept_and_counted(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_records_of_unknown_types_are_stored_and_counted(lite: standfast.Standfast, tmp_path: Path) -> None:
     records = [claude("hologram", "h1"), {"no": "type"}, [1, 2], user("u1", "one"), claude("hologram", "h2")]
     found = run(lite, "claude-code", write(tmp_path / "s.jsonl", *records))
     assert found.counts["unknown"] == {"hologram": 2, "(no type)": 1, "(not an object)": 1}
@@ -174,7 +174,7 @@ def test_lines_appended_within_one_tick_of_the_clock_are_read(sf: standfast.Stan
     assert run(sf, "claude-code", path).outcome == "more"
 
 
-def test_what_is_appended_is_read_from_there_on(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_only_appended_lines_are_read_again(sf: standfast.Standfast, tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", *night(count=2))
     run(sf, "claude-code", path)
     append(path, *night(count=4)[8:])
@@ -249,7 +249,7 @@ def test_a_dry_run_counts_and_writes_nothing(lite: standfast.Standfast, tmp_path
     assert (lite.imports.list(), lite.journal.tail().events) == ([], [])
 
 
-def test_since_leaves_alone_what_is_older(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_since_skips_older_records(lite: standfast.Standfast, tmp_path: Path) -> None:
     old = write(tmp_path / "p" / "old.jsonl", *night())
     write(tmp_path / "p" / "new.jsonl", *night("99999999-2222-4333-8444-555555555555"))
     os.utime(old, (1_000_000, 1_000_000))
@@ -287,12 +287,12 @@ def test_a_call_without_an_answer_is_unknown_and_never_failed(sf: standfast.Stan
     assert calls(sf) == [("t1", "Bash", "ok", "deployed", None)]
 
 
-def test_an_answer_whose_call_was_never_seen_is_kept(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_an_answer_without_its_call_is_stored(lite: standfast.Standfast, tmp_path: Path) -> None:
     run(lite, "claude-code", write(tmp_path / "s.jsonl", result("r1", "t9", [text("late"), text("word")])))
     assert calls(lite) == [("t9", None, "ok", "late\nword", None)]
 
 
-def test_a_fork_copies_records_and_adds_only_what_is_new(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_fork_imports_only_its_new_records(sf: standfast.Standfast, tmp_path: Path) -> None:
     """Known by uuid across files: each belongs to the session that had it first, and the fork says where from."""
     run(sf, "claude-code", write(tmp_path / "a.jsonl", *night(count=2)))
     forked = [record | {"sessionId": "fork", "forkedFrom": {"sessionId": SESSION}} for record in night(count=2)]
@@ -385,7 +385,7 @@ def test_every_message_of_codex_is_there_twice_and_imported_once(lite: standfast
     assert [role for role, _ in said(lite, f"codex:{THREAD}")] == ["system", "user", "reasoning", "assistant"]
 
 
-def test_exit_codes_come_from_the_event_from_the_output_or_from_json_in_it(
+def test_exit_codes_are_read_from_the_event_the_output_or_json_in_the_output(
     lite: standfast.Standfast, tmp_path: Path
 ) -> None:
     ended = {"type": "CommandExecution", "id": "c1", "exit_code": 3, "duration": {"secs": 1, "nanos": 500_000_000}}
@@ -462,7 +462,7 @@ def test_a_codex_counter_falls_also_between_two_imports_and_when_all_is_read_aga
 
 
 @pytest.mark.parametrize("dry", [False, True])
-def test_a_file_that_takes_too_long_is_left_with_a_note_and_gone_on_with(
+def test_a_file_that_takes_too_long_is_skipped_with_a_note(
     sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
 ) -> None:
     """000-9: the time one file may take is limited, and it is said where it stopped."""
@@ -601,7 +601,7 @@ def gemini(id: str, type: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"id": id, "timestamp": at(1), "type": type, "content": content, **more}
 
 
-def test_a_message_that_grows_is_one_and_the_last_word_stands(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_growing_message_is_one_message_with_its_last_text(lite: standfast.Standfast, tmp_path: Path) -> None:
     asked = {"id": "c1", "name": "shell", "args": {"command": "ls"}, "status": "executing"}
     path = write(tmp_path / "chats" / "session-1.jsonl", HEADER, gemini("g1", "gemini", "Let"), end="\n")
     run(lite, "gemini-cli", path)
@@ -619,7 +619,7 @@ def test_a_message_that_grows_is_one_and_the_last_word_stands(lite: standfast.St
     assert rows(lite, "SELECT input_tokens, output_tokens FROM usage") == [{"input_tokens": 3, "output_tokens": 9}]
 
 
-def test_what_was_taken_back_is_kept_and_marked(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_retracted_message_is_stored_and_marked(sf: standfast.Standfast, tmp_path: Path) -> None:
     messages = [gemini(f"m{n}", "user", f"word {n}") for n in range(4)]
     path = write(tmp_path / "session-1.jsonl", HEADER, *messages, {"$rewindTo": "m2"}, gemini("m9", "user", "instead"))
     run(sf, "gemini-cli", path)
@@ -640,7 +640,7 @@ def test_what_was_taken_back_is_kept_and_marked(sf: standfast.Standfast, tmp_pat
     assert [row["content"] for row in stands] == ["word 0"]  # added again, so it counts again
 
 
-def test_a_document_rewritten_in_place_is_compared_by_message(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_rewritten_document_is_compared_message_by_message(lite: standfast.Standfast, tmp_path: Path) -> None:
     path = tmp_path / "session-1.json"
     stages = [
         [gemini("m1", "user", "hi")],
@@ -745,7 +745,7 @@ def test_an_opencode_database_that_takes_too_long_is_reported(
     assert (found.outcome, "was not read within 0 s" in str(found.note)) == ("unreadable", True)
 
 
-def test_a_session_kept_in_json_is_a_session_without_its_commands(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_json_session_is_imported_without_its_commands(sf: standfast.Standfast, tmp_path: Path) -> None:
     """001-6, 002-3: messages, tool results, decisions and values; never a command that would verify one (001-63)."""
     path = tmp_path / "mine.json"
     path.write_text(
@@ -806,7 +806,7 @@ def test_issues_of_beads_are_tasks_once(lite: standfast.Standfast, tmp_path: Pat
 # -- secrets and strangers ---------------------------------------------------------------------------------------
 
 
-def test_secrets_are_gone_before_anything_is_stored(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_secrets_are_removed_before_anything_is_stored(sf: standfast.Standfast, tmp_path: Path) -> None:
     disguised = json.dumps(user("u2", "x")).replace('"x"', '"\\u0067hp_' + KEY[4:] + '"')
     path = write(
         tmp_path / "s.jsonl",
@@ -897,7 +897,7 @@ def test_a_hostile_line_stops_no_other_agents_import_either(
     survives(lite, tmp_path, agent)
 
 
-def test_a_hostile_line_is_kept_or_counted_and_its_neighbours_are_imported(
+def test_a_hostile_line_is_stored_or_counted_and_the_lines_around_it_are_imported(
     sf: standfast.Standfast, tmp_path: Path
 ) -> None:
     """Nothing a stranger writes into a transcript stops the import of the rest, or reaches outside the store."""
@@ -936,7 +936,7 @@ def test_a_line_too_long_to_hold_is_passed_over_and_counted(
     assert (found.messages, found.counts["oversized"]) == (2, 1)
 
 
-def test_what_is_no_file_is_left_alone(lite: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_path_that_is_no_regular_file_is_skipped(lite: standfast.Standfast, tmp_path: Path) -> None:
     folder = tmp_path / "p"
     write(folder / "real.jsonl", *night())
     os.mkfifo(folder / "pipe.jsonl")

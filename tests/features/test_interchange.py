@@ -1,4 +1,4 @@
-"""What leaves a store: no secret in a bundle, text or push, and records that go around come back equal."""
+"""Exports: no secret is in a bundle, text or push, and records that return are equal."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_no_planted_secret_leaves_the_store(sf: Standfast, tmp_path: Path, monke
     assert everything.count("[redacted:") > 500
 
 
-def test_files_go_around_the_engines_and_come_back(sf: Standfast, tmp_path: Path) -> None:
+def test_files_exported_and_imported_on_both_engines_are_equal(sf: Standfast, tmp_path: Path) -> None:
     """001-39, 001-21: files, SQLite, PostgreSQL, SQLite, files: the same records."""
     records = {f"k{n}": {"n": n, "text": "ä\t\n\"'", "list": [None, 1.5, True, {}]} for n in range(40)}
     files.write(tmp_path / "plan.json", records)

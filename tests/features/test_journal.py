@@ -31,7 +31,7 @@ def subjects(page: journal.Page) -> list[str]:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def test_an_event_says_who_when_and_what(sf: standfast.Standfast) -> None:
+def test_an_event_has_actor_time_and_type(sf: standfast.Standfast) -> None:
     receipt = append(sf, "thing-1", summary="it\nhappened", data={"n": [1, 2.5, None]}, state="done", occurred_us=7)
     (event,) = sf.journal.tail().events
     assert event.seq == receipt.seq
@@ -58,7 +58,7 @@ def test_a_summary_is_cut_to_its_bound(sf: standfast.Standfast) -> None:
     assert len(event.summary or "") <= journal.SUMMARY_MAX
 
 
-def test_what_happened_to_one_thing_comes_in_the_order_it_was_written(sf: standfast.Standfast) -> None:
+def test_events_of_one_subject_are_listed_in_the_order_of_writing(sf: standfast.Standfast) -> None:
     for n in range(6):
         append(sf, f"thing-{n % 2}", data=n)
     found = sf.journal.about("thing-1")
@@ -69,7 +69,7 @@ def test_what_happened_to_one_thing_comes_in_the_order_it_was_written(sf: standf
 # -- following -------------------------------------------------------------------------------------------
 
 
-def test_a_tail_goes_on_from_its_cursor_page_by_page(sf: standfast.Standfast) -> None:
+def test_a_tail_continues_from_its_cursor_page_by_page(sf: standfast.Standfast) -> None:
     for n in range(7):
         append(sf, f"{n}")
     first = sf.journal.tail(limit=3)
@@ -93,7 +93,7 @@ def test_a_cursor_of_now_is_behind_everything_and_before_what_comes(sf: standfas
 @pytest.mark.parametrize(
     "cursor", ["", "7", "s:", "s:-1", "p:1", "x:1:2", "s:1 ", "s:1;DROP TABLE event", "s:" + "9" * 30]
 )
-def test_what_is_no_cursor_is_refused(sf: standfast.Standfast, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(sf: standfast.Standfast, cursor: str) -> None:
     with pytest.raises(standfast.InvalidInput, match="is not a cursor"):
         sf.journal.tail(cursor)
 
@@ -155,7 +155,7 @@ def test_every_event_of_a_transaction_has_its_own_receipt_once_it_is_committed(s
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "1", "1:h1:", "1:h1:" + "0" * 63, "-1:h1:" + "0" * 64, "{}", "[1]"])
-def test_what_is_no_receipt_is_refused(sf: standfast.Standfast, text: str) -> None:
+def test_an_invalid_receipt_is_refused(sf: standfast.Standfast, text: str) -> None:
     with pytest.raises(standfast.InvalidInput):
         sf.journal.verify(text)
 
@@ -221,7 +221,7 @@ def test_a_row_that_was_changed_on_postgresql_is_found_out(pg_database: str, tmp
             sf.journal.verify(str(receipt))
 
 
-def test_the_hash_tells_nothing_from_an_empty_text_and_one_field_from_the_next() -> None:
+def test_the_hash_distinguishes_null_from_an_empty_text_and_one_field_from_the_next() -> None:
     row: dict[str, object] = dict.fromkeys((*receipts._SALTED, "salt"))
     row |= {"time_us": 1, "occurred_us": 1, "subject": "a", "state": None, "summary": "b"}
     variants = [

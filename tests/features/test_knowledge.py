@@ -45,7 +45,7 @@ def with_pgvector(sf: standfast.Standfast) -> None:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
 
 
-def test_a_text_is_kept_with_its_provenance_once_per_agent_and_source(sf: standfast.Standfast) -> None:
+def test_a_fact_is_stored_once_per_agent_and_source(sf: standfast.Standfast) -> None:
     """002-51: a fact names its source, its writer and its time."""
     made = sf.knowledge.add("CI needs node 20", source="https://ci.test/41", agent="coder", tags=["ci", "node"])
     assert (made.text, made.agent, made.source, made.tags) == (
@@ -79,7 +79,7 @@ def test_a_search_ranks_by_words_and_filters_by_agent_and_tags(sf: standfast.Sta
     assert {one.found_by for one in sf.knowledge.search("deploy")} == {"words"}
 
 
-def test_words_and_vectors_are_joined_by_reciprocal_rank(sf: standfast.Standfast) -> None:
+def test_word_and_vector_rankings_are_joined_by_reciprocal_rank(sf: standfast.Standfast) -> None:
     with_pgvector(sf)
     for text in ("node 20 for CI", "rust for the parser", "python for the tests"):
         sf.knowledge.add(text, embedding=hashing_embedder)
@@ -175,7 +175,7 @@ def test_a_stale_text_is_found_and_marked(engine_url: str, tmp_path: Path) -> No
         assert [(one.id, one.stale) for one in sf.knowledge.search("build")] == [(made.id, True)]
 
 
-def test_a_forgotten_text_comes_back_by_undo(sf: standfast.Standfast) -> None:
+def test_undo_restores_a_forgotten_fact(sf: standfast.Standfast) -> None:
     with_pgvector(sf)
     old = sf.knowledge.add("CI needs node 20", embedding=hashing_embedder)
     new = sf.knowledge.add("CI needs node 22", supersedes=old.id, embedding=hashing_embedder)
@@ -249,7 +249,7 @@ def test_an_embedder_cannot_run_inside_a_transaction(sf: standfast.Standfast) ->
     assert [one.text for one in sf.knowledge.list()] == ["given as a vector"]
 
 
-def test_another_scope_and_another_repository_are_kept_apart(engine_url: str, tmp_path: Path) -> None:
+def test_facts_of_another_scope_or_repository_are_separate(engine_url: str, tmp_path: Path) -> None:
     with standfast.open(engine_url, data_dir=tmp_path, scope="a") as one:
         made = one.knowledge.add("only in a")
     with standfast.open(engine_url, data_dir=tmp_path, scope="b") as other:

@@ -51,7 +51,7 @@ def take_over(sf: standfast.Standfast, kind: str, id: str, clock: ManualClock) -
 def test_a_late_holder_cannot_end_what_another_has(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock, kind: str, ending: str
 ) -> None:
-    """002-9: the second holder is at work; the first one comes back with its old fence."""
+    """002-9: the second holder works; the first one returns with its old fencing token."""
     id = HOLDS[kind].make(ann)
     first = HOLDS[kind].take(ann, id)
     take_over(bob, kind, id, clock)

@@ -88,7 +88,7 @@ def test_a_lock_given_back_is_taken_with_the_next_fence(ann: standfast.Standfast
     assert bob.leases.get("deploy").holder == "a:bob"
 
 
-def test_what_a_late_holder_left_anybody_gives_back_and_what_a_live_one_has_nobody(
+def test_any_caller_may_release_the_lock_of_a_late_holder_and_none_that_of_a_live_one(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
     ann.leases.acquire("deploy", for_="1m")
@@ -101,10 +101,10 @@ def test_what_a_late_holder_left_anybody_gives_back_and_what_a_live_one_has_nobo
     assert ann.leases.acquire("deploy").fence == 2
 
 
-def test_an_actor_that_comes_again_keeps_its_lock_and_its_fence(
+def test_an_actor_that_asks_again_keeps_its_lock_and_its_fence(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """Its commands come and go: each one renews what it holds."""
+    """The actor's commands start and exit. Each one renews its leases."""
     first = ann.leases.acquire("deploy")
     clock.advance("14m")
     again = ann.leases.acquire("deploy")
@@ -122,7 +122,7 @@ def test_a_process_that_has_a_lock_is_refused_a_second_time(place: Open) -> None
         sf.leases.acquire("deploy")
 
 
-def test_a_lock_nobody_has_had_is_not_found(ann: standfast.Standfast) -> None:
+def test_a_lock_that_was_never_held_is_not_found(ann: standfast.Standfast) -> None:
     for ask in (
         lambda: ann.leases.get("nothing"),
         lambda: ann.leases.renew("nothing", 1),
@@ -146,7 +146,7 @@ def test_a_term_that_is_none_is_refused(ann: standfast.Standfast, for_: float | 
         ann.leases.get("deploy")
 
 
-def test_what_is_held_is_listed_in_pages(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
+def test_held_locks_are_listed_in_pages(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
     for name in ("c", "a", "b"):
         ann.leases.acquire(name)
     ann.leases.release("b", 1)
@@ -196,7 +196,7 @@ def test_a_block_holds_and_gives_back_also_when_it_fails(place: Open, bob: stand
     assert bob.leases.acquire("deploy").fence == 3
 
 
-def test_a_block_that_lost_its_lock_says_so_at_its_end(
+def test_a_block_that_lost_its_lock_raises_at_its_end(
     place: Open, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
     """A fence grows with each new holder: who slept too long is refused, even if its own clock says otherwise."""
@@ -212,7 +212,7 @@ def test_a_block_that_lost_its_lock_says_so_at_its_end(
     assert bob.leases.get("deploy").holder == "a:bob"
 
 
-def test_a_lock_cannot_be_held_across_somebodys_transaction(ann: standfast.Standfast) -> None:
+def test_a_lock_cannot_be_held_inside_an_open_transaction(ann: standfast.Standfast) -> None:
     """001-67: nor one kind of lock inside another."""
     with (
         ann.transaction() as tx,
@@ -237,7 +237,9 @@ def test_a_lease_ends_by_time_exactly(
     assert bob.leases.acquire("deploy").fence == lease.fence + 1
 
 
-def test_renewing_begins_the_term_anew(ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_renewal_starts_the_term_again(
+    ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
+) -> None:
     lease = ann.leases.acquire("deploy", for_="10s")
     for _ in range(5):
         clock.advance("9s")
@@ -357,7 +359,7 @@ time.sleep(100)
 """
 
 
-def test_a_killed_process_is_gone_when_its_last_thread_has_let_go(tmp_path: Path) -> None:
+def test_a_killed_process_counts_as_dead_when_its_last_thread_has_exited(tmp_path: Path) -> None:
     """Its first thread is a zombie before the others have closed their files: until then no process may take over."""
     for number in range(15):
         door = tmp_path / str(number)
@@ -385,7 +387,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_the_holder(sleeper: subp
     "other",
     [{"boot": "00000000"}, {"namespace": "1"}, {"boot": "00000000", "namespace": "1"}, {"start": ""}],
 )
-def test_of_what_cannot_be_told_the_answer_is_alive(sleeper: subprocess.Popen[bytes], other: dict[str, str]) -> None:
+def test_a_process_of_unknown_state_counts_as_alive(sleeper: subprocess.Popen[bytes], other: dict[str, str]) -> None:
     """Another boot, another pid namespace: its pids are not ours. Its leases end by time."""
     holder = str(leases.process(sleeper.pid, SYSTEM)._replace(**other))
     if "start" not in other:
@@ -395,7 +397,7 @@ def test_of_what_cannot_be_told_the_answer_is_alive(sleeper: subprocess.Popen[by
 
 
 @pytest.mark.parametrize("holder", ["a:ann", "", "p:", "p:host:boot:ns:x:1", "p:host:boot:ns:1", "x:host:boot:ns:1:1"])
-def test_what_is_no_process_is_never_gone(holder: str) -> None:
+def test_an_actor_is_never_judged_by_processes(holder: str) -> None:
     assert not leases.is_gone(holder, SYSTEM)
 
 
@@ -425,7 +427,7 @@ def hold_and_wait(url: str, data_dir: str) -> None:
         heard()
 
 
-def test_eight_processes_that_want_one_lock_get_it_one_after_the_other(engine_url: str, tmp_path: Path) -> None:
+def test_eight_processes_get_one_lock_one_after_the_other(engine_url: str, tmp_path: Path) -> None:
     """Never two live holders: each one looks whether the one before it is through."""
     standfast.open(engine_url, data_dir=tmp_path / "data").close()
     with Nursery(words=tmp_path / "words") as nursery:
@@ -512,7 +514,7 @@ def try_to_take(url: str, data_dir: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT SHOWN on this machine: another user needs root")
-def test_a_process_that_is_hidden_from_us_is_not_taken_for_dead(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_process_in_another_pid_namespace_is_not_judged_dead(sleeper: subprocess.Popen[bytes]) -> None:
     """A system may hide other users' processes (hidepid): absent from /proc is not dead."""
     with or_skip():
         prefix = in_namespace("--mount")

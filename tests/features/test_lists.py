@@ -54,7 +54,7 @@ def test_a_list_shows_its_own_scope_and_on_request_every_scope(
     assert rows(everywhere=True, limit=1) == everything[:1]
 
 
-def test_no_list_is_left_out(sf: standfast.Standfast) -> None:
+def test_every_list_is_tested(sf: standfast.Standfast) -> None:
     found = set()
     for resource in sorted({resource for resource, _ in [*LISTS, *NO_NEIGHBOURS]}):
         for name, method in inspect.getmembers(getattr(sf, resource), callable):
@@ -77,9 +77,7 @@ STATES = {
 
 
 @pytest.mark.parametrize(("resource", "state"), [(name, state) for name, states in STATES.items() for state in states])
-def test_a_list_of_one_state_has_the_rows_of_this_state_alone(
-    sf: standfast.Standfast, resource: str, state: str
-) -> None:
+def test_a_list_of_one_state_has_only_rows_of_this_state(sf: standfast.Standfast, resource: str, state: str) -> None:
     rows = listing(sf, resource, "list")
     assert rows(state=state) == []
     assert {row.state for row in rows(state=state, everywhere=True)} == {state}

@@ -106,7 +106,7 @@ def test_the_exit_code_passes_through_and_the_lock_is_given_back(home: Path, com
     assert locks(home) == []
 
 
-def test_a_command_that_is_not_there_is_told_as_a_shell_would(home: Path) -> None:
+def test_a_missing_command_exits_as_in_a_shell(home: Path) -> None:
     refused = run("lock", "deploy", "--", "no-such-command", home=home)
     assert (refused.returncode, "no-such-command" in refused.stderr) == (127, True)
     assert locks(home) == []
@@ -117,7 +117,7 @@ def test_what_the_command_reads_and_prints_is_its_own(home: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "some words\n")
 
 
-def test_a_killed_command_is_gone_at_once(home: Path) -> None:
+def test_a_killed_command_releases_its_lock_at_once(home: Path) -> None:
     with Running(home, "deploy") as running:
         os.kill(running.pid, signal.SIGKILL)
         assert running.process.wait(60) == 137
@@ -182,7 +182,7 @@ def _has_a_child(pid: int) -> bool:
     return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text().strip())
 
 
-def test_whoever_takes_it_after_the_command_ended_has_not_robbed_it(home: Path, sf: standfast.Standfast) -> None:
+def test_a_lock_that_is_taken_after_the_command_ended_was_not_lost(home: Path, sf: standfast.Standfast) -> None:
     held = sf.leases.acquire("deploy")
     sf.leases.release("deploy", held.fence)
     sf.leases.acquire("deploy")
@@ -242,7 +242,7 @@ def test_python_and_shells_see_one_lock(home: Path, sf: standfast.Standfast) -> 
         sf.leases.acquire("deploy")
 
 
-def test_who_holds_what_is_listed_for_people(home: Path) -> None:
+def test_locks_are_listed_with_their_holders(home: Path) -> None:
     nothing = run("lock", "--json", home=home)  # there is no store yet: a list of it is empty, and looking makes none
     assert (nothing.returncode, json.loads(nothing.stdout)["data"]) == (0, []), nothing.stderr
     assert "there is no store" in run("lock", home=home).stderr

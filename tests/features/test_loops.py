@@ -144,7 +144,7 @@ def test_a_slot_is_fired_once_and_the_loop_waits_for_the_next(sf: standfast.Stan
     assert loop.last_slot_us is None
 
 
-def test_every_scope_is_fired_by_whoever_fires(place: Open, clock: ManualClock) -> None:
+def test_one_daemon_fires_the_loops_of_every_scope(place: Open, clock: ManualClock) -> None:
     here, there = place(), place("there")
     nightly(here), nightly(there)
     clock.advance("15m")
@@ -160,9 +160,7 @@ CATCH_UPS = {
 }
 
 
-def test_slots_that_nobody_fired_in_time_are_caught_up_as_the_loop_says(
-    sf: standfast.Standfast, clock: ManualClock
-) -> None:
+def test_missed_slots_are_caught_up_as_the_loop_says(sf: standfast.Standfast, clock: ManualClock) -> None:
     """000-16: each missed slot is a row with its reason."""
     for catch_up in CATCH_UPS:
         sf.loops.add(catch_up, ["true"], every="15m", catch_up=catch_up, catch_up_max=2)
@@ -226,9 +224,7 @@ def test_a_clock_that_is_set_back_fires_nothing_twice(sf: standfast.Standfast, c
     assert told(sf.loops.fire_due())[-1][1] == 75
 
 
-def test_a_loop_that_a_clock_far_ahead_has_put_off_comes_back_by_resume(
-    sf: standfast.Standfast, clock: ManualClock
-) -> None:
+def test_resume_repairs_a_loop_that_a_clock_far_ahead_postponed(sf: standfast.Standfast, clock: ManualClock) -> None:
     nightly(sf)
     clock.jump("30d")
     sf.loops.fire_due()
@@ -394,9 +390,7 @@ def test_a_loop_whose_time_zone_is_not_known_here_pauses_and_keeps_no_other_from
 # -- absent ----------------------------------------------------------------------------------------------
 
 
-def test_a_loop_that_stopped_firing_is_known_from_its_schedule_alone(
-    sf: standfast.Standfast, clock: ManualClock
-) -> None:
+def test_a_loop_that_stopped_firing_is_recognised_by_its_schedule(sf: standfast.Standfast, clock: ManualClock) -> None:
     """000-16: a nightly job that silently stopped firing three weeks ago."""
     nightly(sf, every=None, cron="0 3 * * *", zone="Europe/Berlin")
     clock.advance("1d")
@@ -429,7 +423,7 @@ def test_the_next_thing_to_do_is_a_slot_or_a_run_that_is_ready(sf: standfast.Sta
     assert run is not None
 
 
-def test_loops_change_together_with_other_things_or_not_at_all(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_changes_of_loops_are_part_of_the_transaction(sf: standfast.Standfast, clock: ManualClock) -> None:
     with pytest.raises(InvalidInput), sf.transaction() as tx:  # noqa: PT012  # the block is tested
         tx.loops.add("nightly", ["true"], every="15m")
         tx.tasks.add("")

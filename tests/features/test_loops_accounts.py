@@ -53,7 +53,7 @@ def listing(sf: standfast.Standfast, *accounts: str) -> standfast.Standfast:
 
 
 def ticked(sf: standfast.Standfast, witness: Path) -> dict[tuple[str, int], int]:
-    """What really ran after a daemon had ten ticks, and time to end what it had begun."""
+    """The commands that ran after ten ticks of a daemon, and after time to end them."""
     serving = daemon(sf)
     for _ in range(10):
         serving.tick(woken=True)
@@ -61,7 +61,7 @@ def ticked(sf: standfast.Standfast, witness: Path) -> dict[tuple[str, int], int]
     return dict(noted(witness))
 
 
-def test_an_account_is_the_operating_systems_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_account_comes_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "another-user")
     monkeypatch.setenv("STANDFAST_ACTOR", "ada")
     assert account() == MINE

@@ -154,7 +154,7 @@ def test_one_moment_is_one_slot() -> None:
         ({"every": "15m", "zone": ""}, "time zone"),
     ],
 )
-def test_what_is_no_schedule_is_refused_with_the_reason(given_: dict[str, object], says: str) -> None:
+def test_an_invalid_schedule_is_refused_with_the_reason(given_: dict[str, object], says: str) -> None:
     wanted: dict[str, object] = {"every": None, "cron": None, "at_us": None, "zone": "UTC"} | given_
     with pytest.raises(InvalidInput, match=says):
         schedule.spec(**wanted)  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ def test_one_key_sends_once_and_another_mail_under_it_is_a_conflict(sf: standfas
     assert len(sf.mail.list(state="any")) == 1
 
 
-def test_what_is_returned_is_what_was_stored(sf: standfast.Standfast) -> None:
+def test_the_returned_mail_equals_the_stored_one(sf: standfast.Standfast) -> None:
     body = {"b": [1, 2.5, None, True], "a": "ünïcode \x1b[31m \u202e"}
     sent = sf.mail.send("bob", body)
     assert sent.body == sf.mail.get(sent.id).body == taken(sf, "bob").body == body
@@ -157,9 +157,7 @@ def test_addresses_are_agents_roles_and_sessions() -> None:
     assert checked("agent:role:x") == "agent:role:x"
 
 
-def test_a_role_is_read_by_whoever_comes_first_and_each_mail_by_one(
-    ann: standfast.Standfast, bob: standfast.Standfast
-) -> None:
+def test_one_reader_of_a_role_gets_each_mail(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
     sent = [ann.mail.send("role:reviewer", n).id for n in range(2)]
     assert [taken(sf, "role:reviewer").id for sf in (bob, ann)] == sent
     assert ann.mail.claim("role:reviewer") is None
@@ -199,7 +197,7 @@ def test_provenance_is_ours_to_write(sf: standfast.Standfast) -> None:
 # -- threads -------------------------------------------------------------------------------------------
 
 
-def test_a_reply_goes_to_the_sender_in_the_thread_and_can_end_the_question(
+def test_a_reply_goes_to_the_sender_in_the_thread_and_can_finish_the_question(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
     question = ann.mail.send("bob", "which?", subject="colour", priority=1)
@@ -242,7 +240,7 @@ def test_the_most_urgent_first_then_the_oldest(sf: standfast.Standfast) -> None:
     assert sf.mail.claim("bob") is None
 
 
-def test_a_mail_not_done_comes_back_after_its_lease(
+def test_a_mail_not_done_is_returned_after_its_lease(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
     sent = ann.mail.send("bob", "hi")
@@ -269,7 +267,7 @@ def test_a_clock_that_is_set_back_hides_nothing(ann: standfast.Standfast, clock:
     assert taken(ann, "bob").id == sent.id
 
 
-def test_a_late_reader_may_end_it_while_nobody_else_has_it(bob: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_late_reader_may_finish_a_mail_that_no_other_reader_has(bob: standfast.Standfast, clock: ManualClock) -> None:
     bob.mail.send("bob", "hi")
     late = taken(bob)
     clock.advance(3600)
@@ -278,7 +276,7 @@ def test_a_late_reader_may_end_it_while_nobody_else_has_it(bob: standfast.Standf
     assert bob.mail.done(late.id).state == "done"
 
 
-def test_done_is_said_once_by_one_holder(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
+def test_done_counts_once_for_one_holder(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
     sent = ann.mail.send("bob", "hi")
     bob.mail.done(taken(bob), note="first")
     assert bob.mail.done(sent.id, note="second").reason == "first"
@@ -290,13 +288,13 @@ def test_done_is_said_once_by_one_holder(ann: standfast.Standfast, bob: standfas
     assert events(ann, sent).count("done") == 1
 
 
-def test_done_by_name_takes_what_nobody_has(ann: standfast.Standfast) -> None:
+def test_done_by_id_takes_a_mail_that_no_reader_has(ann: standfast.Standfast) -> None:
     sent = ann.mail.send("bob", "hi")
     assert ann.mail.done(sent.id[-8:]).attempts == 1
     assert outcomes(ann, sent) == [("done", None)]
 
 
-def test_what_somebody_alive_has_is_not_read_by_another(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
+def test_a_mail_of_a_live_reader_is_not_read_by_another(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
     sent = ann.mail.send("bob", "hi")
     taken(bob)
     with pytest.raises(InProgress, match="held by bob"):
@@ -352,7 +350,7 @@ def test_renewed_it_stays(ann: standfast.Standfast, bob: standfast.Standfast, cl
         ann.mail.renew(mine.id)
 
 
-def test_a_dead_processes_mail_is_ready_at_once(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
+def test_mail_of_a_dead_process_is_ready_at_once(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
     sent = sf.mail.send("bob", "hi")
     with Other(engine_url, tmp_path / "data", "say(sf.mail.claim('bob').body)\nwait()") as other:
         other.hear("hi")
@@ -363,7 +361,9 @@ def test_a_dead_processes_mail_is_ready_at_once(engine_url: str, tmp_path: Path,
     assert outcomes(sf, sent)[0] == ("lost", f"process {other.pid} on {os.uname().nodename} died with it")
 
 
-def test_after_so_many_deaths_it_is_a_dead_letter(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
+def test_after_its_readers_died_five_times_it_is_a_dead_letter(
+    engine_url: str, tmp_path: Path, sf: standfast.Standfast
+) -> None:
     """000-40: a mail that kills its readers stops, and says which of them died."""
     sent = sf.mail.send("bob", "poison", attempts_max=2)
     behind = sf.mail.send("bob", "fine")
@@ -406,7 +406,7 @@ def test_after_its_attempts_it_is_a_dead_letter_that_can_be_retried(
         ann.mail.retry(sent.id)
 
 
-def test_refused_it_is_a_dead_letter_at_once_and_can_be_resolved(
+def test_a_refused_mail_is_a_dead_letter_at_once_and_can_be_resolved(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
     sent = ann.mail.send("bob", "hi")
@@ -424,7 +424,7 @@ def test_refused_it_is_a_dead_letter_at_once_and_can_be_resolved(
         bob.mail.refuse(sent.id, "  ")
 
 
-def test_a_dead_letter_tells_the_notify_command(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_dead_letter_starts_the_notify_command(sf: standfast.Standfast, tmp_path: Path) -> None:
     told = tmp_path / "notified"
     os.mkfifo(told)
     sf._store.notify = ("sh", "-c", f'echo "$STANDFAST_EVENT $STANDFAST_HINT" > {told}')
@@ -436,7 +436,7 @@ def test_a_dead_letter_tells_the_notify_command(sf: standfast.Standfast, tmp_pat
 # -- expiry, sweeping --------------------------------------------------------------------------------------
 
 
-def test_expired_it_is_not_delivered_and_says_so(
+def test_an_expired_mail_is_not_delivered_and_its_state_is_expired(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
     sent = ann.mail.send("bob", "build is red", for_="1h")
@@ -462,7 +462,9 @@ def test_an_expired_mail_that_no_sweep_has_seen_can_be_retried(ann: standfast.St
     assert taken(ann, "bob").id == sent.id
 
 
-def test_whoever_has_it_in_time_may_end_it_late(bob: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_reader_whose_lease_expired_may_finish_the_mail_it_still_has(
+    bob: standfast.Standfast, clock: ManualClock
+) -> None:
     bob.mail.send("bob", "hi", for_="1m")
     mine = taken(bob)
     clock.advance(120)
@@ -470,7 +472,7 @@ def test_whoever_has_it_in_time_may_end_it_late(bob: standfast.Standfast, clock:
     assert bob.mail.done(mine).state == "done"
 
 
-def test_a_sweep_gives_back_what_its_holder_left_in_every_scope(place: Open, clock: ManualClock) -> None:
+def test_a_sweep_returns_mail_of_dead_holders_in_every_scope(place: Open, clock: ManualClock) -> None:
     here, there = place("ann", scope="here"), place("bob", scope="there")
     ids = [sf.mail.send("x", n, attempts_max=1 + n).id for n in range(2) for sf in (here, there)]
     for sf in (here, there):

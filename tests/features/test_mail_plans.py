@@ -129,7 +129,7 @@ def test_the_order_of_the_box_is_the_indexs_own(full: standfast.Standfast, asked
     assert "Sort" not in steps
 
 
-def test_counting_a_box_ends_at_its_bound_and_reads_the_index_alone(full: standfast.Standfast) -> None:
+def test_counting_a_box_stops_at_its_limit_and_reads_only_the_index(full: standfast.Standfast) -> None:
     steps = "\n".join(plan(full, send.SQL.room_left, bound_default=10))
     assert "mail_waiting" in steps
     if full.engine.name == "sqlite":

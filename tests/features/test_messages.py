@@ -23,7 +23,7 @@ def said(messages: list[Message]) -> list[tuple[int, str, Any]]:
     return [(message.position, message.role, message.content) for message in messages]
 
 
-def test_messages_come_back_in_order_as_they_were_said(sf: standfast.Standfast) -> None:
+def test_messages_are_returned_unchanged_and_in_order(sf: standfast.Standfast) -> None:
     """003-10: a position each, ordered, unique in their conversation."""
     with sf.session("k") as s:
         first = s.say("user", "hello\nthere\t“quoted”")
@@ -49,7 +49,7 @@ def test_a_text_that_looks_like_json_stays_a_text(sf: standfast.Standfast) -> No
         assert [m.content for m in s.messages()] == ['{"a": 1}', "null", None]
 
 
-def test_a_key_says_once_and_another_content_under_it_is_a_conflict(sf: standfast.Standfast) -> None:
+def test_a_key_stores_one_message_and_another_content_is_a_conflict(sf: standfast.Standfast) -> None:
     """000-19: a key makes a retry safe."""
     with sf.session("k") as s:
         one = s.say("user", "hello", key="greeting")
@@ -63,7 +63,7 @@ def test_a_key_says_once_and_another_content_under_it_is_a_conflict(sf: standfas
     assert sf.sessions.say("k", "user", "hello", key="greeting").id == one.id
 
 
-def test_many_at_once_get_a_position_each_and_a_key_still_says_once(sf: standfast.Standfast) -> None:
+def test_concurrent_messages_get_a_position_each_and_a_key_still_counts_once(sf: standfast.Standfast) -> None:
     """002-16: anyone may say; no caller needs the session's lease for it."""
     with sf.session("k"):
         pass
@@ -177,7 +177,7 @@ def test_a_message_joins_a_transaction(sf: standfast.Standfast) -> None:
 # -- forks --------------------------------------------------------------------------------------------
 
 
-def test_a_fork_shares_what_came_before_the_cut_and_copies_nothing(sf: standfast.Standfast) -> None:
+def test_a_fork_shares_the_messages_before_the_cut_and_copies_nothing(sf: standfast.Standfast) -> None:
     """002-21: branch lineage, by pointer. 001-59: a reference, not a duplicate."""
     with sf.session("main") as s:
         for n in range(1, 6):
@@ -258,7 +258,7 @@ def test_the_same_fork_again_is_the_one_there_is(sf: standfast.Standfast) -> Non
         sf.sessions.fork("a", "")
 
 
-def test_a_value_is_what_it_was_at_the_cut_whatever_the_parent_does_since(sf: standfast.Standfast) -> None:
+def test_a_value_in_a_fork_is_the_one_at_the_cut(sf: standfast.Standfast) -> None:
     with sf.session("a") as s:
         s.state["kept"] = "then"
         s.state["gone"] = "then"
@@ -347,7 +347,7 @@ def test_every_shape_has_its_example() -> None:
 
 
 @pytest.mark.parametrize("text", INNOCENT)
-def test_what_only_resembles_a_secret_stays(text: str) -> None:
+def test_a_text_that_only_resembles_a_secret_stays(text: str) -> None:
     assert redacted(text) == text
 
 
@@ -359,7 +359,7 @@ def test_redaction_is_idempotent_and_leaves_json_json() -> None:
         assert set(json.loads(once)) == {"a", "b"}
 
 
-def test_the_same_secret_under_one_key_says_once_and_another_is_a_conflict(sf: standfast.Standfast) -> None:
+def test_the_same_secret_under_one_key_is_stored_once_and_another_is_a_conflict(sf: standfast.Standfast) -> None:
     with sf.session("k") as s:
         s.say("user", SECRETS["github"], key="a")
         assert s.say("user", SECRETS["github"], key="a").content == "[redacted:github]"

@@ -154,7 +154,7 @@ def sf(engine_url: str, tmp_path: Path, left: Path, clock: ManualClock) -> Itera
 
 
 @pytest.mark.parametrize(("event", "meet"), MEETINGS, ids=[meet.__name__ for _, meet in MEETINGS])
-def test_each_event_that_needs_a_person_is_told_once_where_it_is_met(
+def test_each_event_that_needs_a_person_starts_notify_once(
     sf: standfast.Standfast, clock: ManualClock, left: Path, event: str, meet: Meet
 ) -> None:
     """002-9: the notice names the event and its subject, and says what settles it."""

@@ -61,7 +61,9 @@ def _moved(home: Path) -> Path:
 
 
 class Place:
-    """Where a program starts the second time: what it is to its repository, and how to get there."""
+    """The directory in which a program starts the second time, its relation to the repository, and the way to get
+    there.
+    """
 
     def __init__(self, go: Callable[[Path], Path], relation: str, *, origin: str | None = ORIGIN) -> None:
         self.go = go
@@ -140,7 +142,7 @@ WITH_KEYS = {
 
 
 @pytest.mark.parametrize("where", PLACES)
-def test_a_key_is_one_thing_wherever_a_program_starts(
+def test_a_key_names_one_thing_in_every_directory(
     where: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """000-2, 000-36, 002-7, 002-10: every resource that takes a key or a name × every place."""
@@ -154,7 +156,7 @@ def test_a_key_is_one_thing_wherever_a_program_starts(
 
 
 @pytest.mark.parametrize("where", ["its home directory", "the repository"])
-def test_cron_reaches_the_same_things(where: str, engine_url: str, tmp_path: Path) -> None:
+def test_cron_uses_the_same_keys(where: str, engine_url: str, tmp_path: Path) -> None:
     """000-2, 002-20: a program in cron's environment, which has no variable of ours, resumes what a terminal began."""
     home, cron = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "home"
     cron.mkdir()
@@ -291,9 +293,7 @@ def test_a_refusal_names_both_repositories_the_account_and_the_way_out(
         assert f"ann@laptop as {row['account']}" in said
 
 
-def test_every_row_says_which_repository_it_came_from(
-    engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_row_names_its_repository(engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """000-2: git_dir and origin, in every table that has a scope and that these operations write."""
     labelled = sorted({table for table, column in expected_columns() if column == "git_dir"} - {"repository"})
     home = places.repository(tmp_path / "shop", ORIGIN)
@@ -334,14 +334,14 @@ def test_programs_that_die_and_start_elsewhere_do_everything_once(engine_url: st
 
 
 @pytest.mark.slow
-def test_a_scope_that_comes_from_the_directory_does_things_twice(tmp_path: Path) -> None:
+def test_a_scope_by_directory_sends_twice(tmp_path: Path) -> None:
     """The control: yesterday's rule."""
     bad = campaign.run(tmp_path, seed=1, jobs=1, starts=8, yesterday=True).bad
     assert {sentence.partition(":")[0] for sentence in bad} >= {"sent twice", "handled twice", "granted twice"}
 
 
 @pytest.mark.parametrize("proceed", [False, True])
-def test_a_doubt_in_other_words_is_sent_twice_only_if_the_session_does_not_stop(
+def test_a_variation_is_sent_twice_only_if_the_session_does_not_stop(
     engine_url: str, tmp_path: Path, proceed: bool
 ) -> None:
     """000-19, 000-36: an LLM varies its arguments after each kill. The control passes over each doubt."""

@@ -79,7 +79,7 @@ def test_a_row_that_is_not_settled_waits(sf: Standfast, tmp_path: Path) -> None:
     assert sent == (len(seqs(sf)) if sf.engine.name == "sqlite" else 0)
 
 
-def test_killed_between_two_batches_it_goes_on(
+def test_killed_between_two_batches_it_continues(
     local: Standfast, tmp_path: Path, pg_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """000-49: resumable; nothing twice and nothing missing."""

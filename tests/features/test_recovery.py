@@ -38,7 +38,7 @@ def test_a_lock_of_a_killed_process_is_listed_with_its_command(engine_url: str, 
         assert not sf.recovery.report()
 
 
-def test_what_is_worth_keeping_was_written_before_its_process_died(
+def test_the_records_were_written_before_their_process_died(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     """001-2, 001-56: decisions with their reasons, where tasks stand, configuration, what went wrong."""
@@ -79,7 +79,7 @@ def test_a_lock_that_ran_out_is_listed_and_a_live_one_is_not(engine_url: str, tm
         assert [item.kind for item in sf.recovery.report().items] == ["lock_expired"]
 
 
-def test_a_daemon_that_was_killed_is_told_with_the_command_that_starts_one(
+def test_a_killed_daemon_is_reported_with_the_command_that_starts_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lock is no lock of a person's: taking or giving it back would not help."""
@@ -99,7 +99,7 @@ def test_a_daemon_that_was_killed_is_told_with_the_command_that_starts_one(
         *("held_locks", "dead_letters", "waiting_boxes", "waiting_runs"),
     ],
 )
-def test_the_report_reads_only_what_is_open(tmp_path: Path, name: str) -> None:
+def test_the_report_reads_only_open_rows(tmp_path: Path, name: str) -> None:
     """002-13: asking what needs a person does not walk the history."""
     statement = getattr(recovery.SQL, name)
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:

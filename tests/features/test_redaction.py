@@ -72,7 +72,7 @@ def test_four_times_the_text_costs_about_four_times_as_much(unit: str) -> None:
         (f'{BEGIN} open"', f'{BEGIN} open"'),
     ],
 )
-def test_keys_and_tokens_are_taken_out_wherever_they_stand(text: str, expected: str) -> None:
+def test_keys_and_tokens_are_removed_anywhere_in_a_text(text: str, expected: str) -> None:
     """003-24: what a person pastes is not kept."""
     assert redacted(text) == expected
     if text != expected:

@@ -1,4 +1,4 @@
-"""Renewal: what a process holds stays held for as long as it lives, by the thread that its first hold starts."""
+"""Renewal: one thread renews the leases of a process while it lives. The first lease starts the thread."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_a_process_holds_is_renewed_by_the_thread_for_three_terms_of_work(
         assert leases.renewer(worker._store).trusted
 
 
-def test_a_thread_that_cannot_renew_says_so_before_the_lease_is_over(
+def test_a_thread_that_cannot_renew_reports_it_before_the_lease_ends(
     worker: standfast.Standfast, clock: ManualClock
 ) -> None:
     """001-63: its own clock tells a process that its leases may be taken, 5 seconds before they are."""

@@ -131,7 +131,7 @@ def test_what_an_overwritten_file_gives_is_no_copy(home: Path) -> None:
     assert not list((home / ".local/state/standfast/copies" / store_id).glob("cpy_*"))
 
 
-def test_a_full_place_of_copies_is_named_and_stops_nothing(
+def test_a_full_directory_of_copies_is_named_and_does_not_stop_the_writer(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (home / "file").write_text("")

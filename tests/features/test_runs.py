@@ -69,7 +69,9 @@ def claimed(sf: standfast.Standfast, host: str = "here") -> Run:
     return run
 
 
-def test_a_run_is_claimed_begun_and_done_and_the_journal_tells_it(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_run_is_claimed_started_and_done_and_each_step_is_in_the_journal(
+    sf: standfast.Standfast, clock: ManualClock
+) -> None:
     """000-14, 000-15, 000-18: what happened is written by standfast, not by the command."""
     queued = due(sf, clock, timeout="1m")
     run = claimed(sf)
@@ -136,7 +138,7 @@ def test_a_failed_run_is_tried_again_in_its_slot_with_more_patience_each_time(
     assert sf.loops.get("nightly").failures == 1
 
 
-def test_what_a_dead_worker_left_is_abandoned_or_tried_again(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_run_of_a_dead_worker_is_abandoned_or_retried(sf: standfast.Standfast, clock: ManualClock) -> None:
     """000-37: known by identity, not by pid alone."""
     due(sf, clock, retries_max=1)
     body = subprocess.Popen(["sleep", "1000"])
@@ -209,7 +211,7 @@ def test_what_waits_is_cancelled_at_once_and_what_runs_by_its_worker(
     assert (ended.state, ended.cancel_reason, ended.reason) == ("cancelled", None, "it hangs (attempt 1 of 6)")
 
 
-def test_a_cancelled_run_whose_worker_dies_is_not_tried_again(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_cancelled_run_whose_worker_dies_is_not_retried(sf: standfast.Standfast, clock: ManualClock) -> None:
     due(sf, clock, retries_max=5)
     run = claimed(held_by(sf, elsewhere()))
     sf.runs.cancel(run.id, "it hangs")
@@ -219,7 +221,7 @@ def test_a_cancelled_run_whose_worker_dies_is_not_tried_again(sf: standfast.Stan
     assert (ended.state, (ended.reason or "")[:8]) == ("cancelled", "it hangs")
 
 
-def test_a_run_can_be_asked_for_and_takes_no_slots_place(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_requested_run_replaces_no_slot(sf: standfast.Standfast, clock: ManualClock) -> None:
     first = due(sf, clock)
     asked = [sf.runs.ask("nightly") for _ in range(3)]  # in the very moment of a slot
     assert {run.source for run in asked} == {"asked"}
@@ -239,7 +241,7 @@ def test_a_run_can_be_asked_for_and_takes_no_slots_place(sf: standfast.Standfast
         sf.runs.ask("weekly")
 
 
-def test_runs_of_one_loop_go_one_at_a_time_whoever_claims(place: Open, clock: ManualClock) -> None:
+def test_runs_of_one_loop_run_one_after_the_other(place: Open, clock: ManualClock) -> None:
     """000-36: in the schema too: two claimers cannot both have a run of one loop."""
     stores = [place() for _ in range(4)]
     for n in range(3):

@@ -241,7 +241,7 @@ def test_what_cannot_be_stored_is_named_by_its_path(value: object, message: str)
     assert refusal(lambda: serial.canonical(value, what="intent")) == message
 
 
-def test_a_coroutine_says_that_it_was_not_awaited() -> None:
+def test_a_coroutine_is_refused_because_it_was_not_awaited() -> None:
     async def later() -> None: ...
 
     coroutine = later()
@@ -285,7 +285,7 @@ def test_a_payload_has_a_limit_in_bytes() -> None:
         (b'"\xff"', "body: byte 1 is not UTF-8"),
     ],
 )
-def test_the_strict_loader_refuses_each_bad_thing_by_name(text: str | bytes, message: str) -> None:
+def test_the_strict_loader_names_each_invalid_value(text: str | bytes, message: str) -> None:
     assert refusal(lambda: serial.loads(text, what="body")) == message
     serial.read(text)  # and the total reader never throws
 
@@ -383,7 +383,7 @@ PR = PullRequest("https://x/1", 1, MOMENT, Author(name="Ada", born=date(1815, 12
     ],
     ids=str,
 )
-def test_what_was_stored_comes_back_as_the_annotation_says(value: object, annotation: object) -> None:
+def test_stored_values_are_decoded_by_the_annotation(value: object, annotation: object) -> None:
     text = serial.dumps(value)
     back = serial.decode(serial.read(text), annotation)
     assert (back, type(back)) == (value, type(value))
@@ -458,7 +458,7 @@ def test_a_stored_value_that_no_longer_fits_is_named_by_its_field(
         assert refusal(lambda: serial.decode(value, annotation, what="result")) == message
 
 
-def test_dates_that_are_none_say_so() -> None:
+def test_invalid_dates_are_refused_with_the_reason() -> None:
     assert refusal(lambda: serial.decode("soon", datetime)).startswith("value: a time in ISO format is wanted: ")
     assert refusal(lambda: serial.decode(["2026-13-01"], list[date])).startswith("value[0]: a date in ISO format is")
 
@@ -535,7 +535,7 @@ def test_pydantic_and_the_slow_modules_are_not_imported_for_plain_values() -> No
         ("\x1b", ""),
     ],
 )
-def test_a_summary_shows_what_is_there_and_nothing_else(text: str, line: str) -> None:
+def test_a_summary_has_only_stored_values(text: str, line: str) -> None:
     assert serial.clean(text) == line
 
 
@@ -576,7 +576,7 @@ def test_the_payload_columns_are_the_ones_the_audit_denies() -> None:
     )
 
 
-def test_the_reference_shows_what_is_so() -> None:
+def test_the_reference_page_is_true() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/values.md").read_text(encoding="utf-8")
     shown = re.findall(r"^assert (serial\.\w+\(.*\)) == (.+)$", page, re.MULTILINE)
     assert len(shown) == 2

@@ -98,7 +98,7 @@ def test_a_decision_without_a_block_warns_unless_it_is_closed() -> None:
             s.decide("edit lexer.py", why="the test names it").done("edited")
 
 
-def test_a_name_of_the_other_object_says_where_it_is() -> None:
+def test_a_name_of_the_other_object_is_refused_with_its_place() -> None:
     """002-20: the store has no steps and a session has no tasks; each error names the other."""
     with standfast.open() as sf, sf.session("fix-42") as s:
         with pytest.raises(AttributeError, match=r"no attribute 'step': a session has it"):

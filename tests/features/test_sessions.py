@@ -25,7 +25,7 @@ def events(sf: standfast.Standfast, session: str) -> list[str]:
 
 
 def actor(url: str, data: Path, name: str, clock: ManualClock | None = None) -> standfast.Standfast:
-    """A shell's handle: what it holds outlives its process."""
+    """A shell's handle: its leases outlive its process."""
     return handle.connect(config.load(url, data_dir=data, actor=name), clock=clock, as_actor=True)
 
 
@@ -45,8 +45,8 @@ def test_a_new_key_is_a_new_session_and_leaving_the_block_completes_it(sf: stand
     assert events(sf, "fix-42") == ["session.opened", "session.completed"]
 
 
-def test_the_same_key_resumes_and_says_what_was_found(sf: standfast.Standfast) -> None:
-    """001-27: opened again, what it was is restored."""
+def test_the_same_key_resumes_and_returns_the_earlier_state(sf: standfast.Standfast) -> None:
+    """001-27: an opened session has its earlier state."""
     with sf.session("fix-42") as s:
         s.say("user", "please")
         s.step("plan", lambda: "a plan")
@@ -76,7 +76,7 @@ def test_an_exception_fails_it_and_keeps_its_last_line(sf: standfast.Standfast) 
     assert sf.sessions.get("fix-42").reason is None
 
 
-def test_a_secret_in_an_exception_is_not_kept(sf: standfast.Standfast) -> None:
+def test_a_secret_in_an_exception_is_not_stored(sf: standfast.Standfast) -> None:
     with pytest.raises(ValueError, match="token"), sf.session("fix-42"):
         raise ValueError("bad token ghp_" + "a1B2" * 9)
     assert sf.sessions.get("fix-42").reason == "ValueError: bad token [redacted:github]"
@@ -107,7 +107,7 @@ LEFT: dict[str, tuple[BaseException, str, str | None]] = {
 
 
 @pytest.mark.parametrize("how", LEFT)
-def test_how_the_block_is_left_decides_how_the_session_stands(sf: standfast.Standfast, how: str) -> None:
+def test_the_way_out_of_the_block_decides_the_state_of_the_session(sf: standfast.Standfast, how: str) -> None:
     error, state, reason = LEFT[how]
     with pytest.raises(BaseException) as caught, sf.session("k"):  # noqa: PT011  every kind of it
         raise error
@@ -209,7 +209,7 @@ def test_the_session_is_named_by_its_id_too(sf: standfast.Standfast) -> None:
         pass
 
 
-def test_the_cursor_is_kept(sf: standfast.Standfast) -> None:
+def test_the_cursor_is_stored(sf: standfast.Standfast) -> None:
     """002-38: sessions have a cursor."""
     with sf.session("k") as s:
         assert s.cursor is None
@@ -224,7 +224,7 @@ def test_the_cursor_is_kept(sf: standfast.Standfast) -> None:
 # -- one owner ----------------------------------------------------------------------------------------
 
 
-def test_a_second_owner_in_this_process_is_told_so(sf: standfast.Standfast) -> None:
+def test_a_second_owner_in_this_process_is_refused(sf: standfast.Standfast) -> None:
     with (
         sf.session("k"),
         pytest.raises(standfast.InProgress, match=f"process {os.getpid()} .*this very process") as caught,
@@ -293,7 +293,9 @@ def test_a_session_that_was_dropped_can_be_opened_again(sf: standfast.Standfast)
         assert (s.resumed.state, s.resumed.crashed) == ("active", False)
 
 
-def test_a_second_process_is_told_who_has_it(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
+def test_a_second_process_is_refused_with_the_name_of_the_owner(
+    engine_url: str, tmp_path: Path, sf: standfast.Standfast
+) -> None:
     with Other(engine_url, tmp_path / "data", "with sf.session('k'):\n    say('open'); wait()") as other:
         other.hear("open")
         with pytest.raises(standfast.InProgress, match=f"session 'k' is held by process {other.pid} on ") as caught:
@@ -462,7 +464,7 @@ def test_an_actor_that_opens_it_again_keeps_it(engine_url: str, tmp_path: Path) 
         assert two.sessions.end("k").state == "completed"
 
 
-def test_only_the_owner_ends_it_while_the_owner_lives(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
+def test_only_the_owner_ends_a_session_while_it_lives(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
     with actor(engine_url, tmp_path / "data", "me") as me, actor(engine_url, tmp_path / "data", "you") as you:
         me.sessions.open("k")
         with pytest.raises(standfast.InProgress, match="held by me"):
@@ -595,7 +597,9 @@ def test_a_chat_with_a_process_per_turn(engine_url: str, tmp_path: Path, sf: sta
     assert roles == ["user", "assistant"] * 3
 
 
-def test_an_example_run_three_times_says_one_message(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
+def test_an_example_that_runs_three_times_stores_one_message(
+    engine_url: str, tmp_path: Path, sf: standfast.Standfast
+) -> None:
     code = """
         def make_plan(issue: str) -> dict:
             open(os.environ["RAN"], "a").write("x")

@@ -43,7 +43,7 @@ def test_every_scope_has_its_own_list(tmp_path: Path) -> None:
     assert not any("TEMP B-TREE FOR ORDER BY" in line for line in plan), plan
 
 
-def test_what_is_in_doubt_is_found_among_what_is_open(tmp_path: Path) -> None:
+def test_effects_in_doubt_are_found_by_the_index_of_open_effects(tmp_path: Path) -> None:
     """002-37: a session with ten thousand effects behind it resumes as quickly as one with ten."""
     with standfast.open(tmp_path / "db") as sf:
         connection = sf.engine.connection  # type: ignore[attr-defined]

@@ -34,7 +34,7 @@ def test_swap_decides_between_two_writers(sf: standfast.Standfast) -> None:
     assert sf.state.get("n").value == 2
 
 
-def test_what_is_written_lives_as_long_as_its_kind_says(engine_url: str, tmp_path: Path) -> None:
+def test_a_value_lives_as_long_as_its_namespace(engine_url: str, tmp_path: Path) -> None:
     """001-4, 001-7, 001-25: for a moment, for a session, permanently: chosen value by value."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf, sf.session("fix-42") as s:
@@ -156,7 +156,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_cannot_be_stored_is_refused_and_the_old_value_stands(sf: standfast.Standfast, what: str) -> None:
+def test_a_value_that_cannot_be_stored_is_refused_and_the_old_one_stays(sf: standfast.Standfast, what: str) -> None:
     value, wanted = BAD[what]
     sf.state.set("n", "old")
     with pytest.raises(standfast.InvalidInput, match=wanted):

@@ -136,7 +136,7 @@ def test_a_server_that_is_killed_at_every_moment_loses_nothing_acknowledged(
         n += 1
         cut.at, cut.seen, value = n, 0, [n]
         sf.state.hot._server._client.close()
-        del sf.state.hot._server  # a new connection, so that its first messages are moments too
+        del sf.state.hot._server  # a new connection, so that its first messages are also tested
         sf.state.hot.set("progress", value)
         acknowledged.add(sf.tasks.add(f"task {n}").id)
         assert sf.state.hot.get("progress") in (value, None)

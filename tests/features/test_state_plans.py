@@ -71,5 +71,5 @@ def test_it_never_reads_the_table_from_end_to_end(full: standfast.Standfast, ask
     assert [step for step in steps if re.search(r"Seq Scan on (state|event)|^SCAN (state|event)", step)] == [], steps
 
 
-def test_the_sweep_finds_what_is_over_by_its_end(full: standfast.Standfast) -> None:
+def test_the_sweep_finds_expired_values_by_their_end(full: standfast.Standfast) -> None:
     assert "state_expiring" in "\n".join(plan(full, values.SQL.expire, now_us=1_000_100))

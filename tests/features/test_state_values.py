@@ -127,7 +127,7 @@ def test_everything_is_there_awaited(engine_url: str, tmp_path: Path) -> None:
 # -- ends ------------------------------------------------------------------------------------------------
 
 
-def test_an_end_needs_nobody_to_clean_up_and_the_sweep_gives_back_the_room(engine_url: str, tmp_path: Path) -> None:
+def test_an_expired_value_is_hidden_at_once_and_the_sweep_frees_its_space(engine_url: str, tmp_path: Path) -> None:
     """001-46: state with TTL, no clean-up code by the caller."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
@@ -169,7 +169,7 @@ LIMITS = {
 }
 
 
-def test_a_schema_is_checked_at_every_write_by_anybody(sf: standfast.Standfast) -> None:
+def test_a_schema_is_checked_at_every_write(sf: standfast.Standfast) -> None:
     """001-8: persistent state has a schema."""
     sf.state.set("limits", {"cpu": 2}, json_schema=LIMITS)
     unfit = {"cpu": 0}
@@ -194,7 +194,7 @@ def test_a_schema_is_checked_at_every_write_by_anybody(sf: standfast.Standfast) 
     assert sf.state.set("limits", 7).version == 4
 
 
-def test_a_value_that_does_not_fit_leaves_nothing_in_a_transaction_that_goes_on(sf: standfast.Standfast) -> None:
+def test_a_refused_value_leaves_nothing_in_a_transaction_that_continues(sf: standfast.Standfast) -> None:
     sf.state.set("limits", {"cpu": 2}, json_schema=LIMITS)
     with sf.transaction() as tx:
         with pytest.raises(standfast.InvalidInput):
@@ -296,7 +296,7 @@ class Runtime:
     tests: dict[str, int] = field(default_factory=dict)
 
 
-def test_a_typed_record_of_where_things_stand_is_changed_by_many_and_made_anew_when_lost(
+def test_many_writers_change_a_typed_record_and_it_is_created_again_when_lost(
     sf: standfast.Standfast,
 ) -> None:
     """001-17: typed, read, modified and written as one; with its defaults if it is gone."""
@@ -323,12 +323,12 @@ BAD: dict[str, Any] = {"true": True, "negative": -1, "text": "1", "huge": 2**63}
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_no_version_is_refused(sf: standfast.Standfast, what: str) -> None:
+def test_an_invalid_version_is_refused(sf: standfast.Standfast, what: str) -> None:
     with pytest.raises(standfast.InvalidInput, match="a version is a whole number"):
         sf.state.swap("n", 1, version=BAD[what])
 
 
 @pytest.mark.parametrize("for_", [0, -1, 10**19, "soon", True])
-def test_what_is_no_term_is_refused(sf: standfast.Standfast, for_: Any) -> None:
+def test_an_invalid_expiry_is_refused(sf: standfast.Standfast, for_: Any) -> None:
     with pytest.raises(standfast.InvalidInput, match=r"between|not a duration|is a duration"):
         sf.state.set("n", 1, for_=for_)

@@ -337,7 +337,7 @@ def test_a_job_from_files_to_files_needs_no_coordination(sf: standfast.Standfast
     assert sorted(ran) == sorted(f"line {n % 3}" for n in range(6))
 
 
-def test_a_large_result_is_kept_as_an_artifact(sf: standfast.Standfast) -> None:
+def test_a_large_result_is_stored_as_an_artifact(sf: standfast.Standfast) -> None:
     """002-25, 002-32: no huge rows: large values are kept apart from hot rows."""
     large = {"text": "é" * 1_000_000}
     for _ in range(2):
@@ -349,7 +349,7 @@ def test_a_large_result_is_kept_as_an_artifact(sf: standfast.Standfast) -> None:
     assert row["artifact_id"].startswith("art_")
 
 
-def test_a_step_that_somebody_else_recorded_meanwhile_returns_theirs(
+def test_a_step_that_another_process_recorded_meanwhile_returns_its_result(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The statement decides, not what was looked up before."""

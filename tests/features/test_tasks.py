@@ -94,7 +94,7 @@ def test_what_changes_between_two_sightings_does_not_count(title: str, same: str
         ("disk 91% full", "disk 92% full"),
     ],
 )
-def test_what_tells_two_problems_apart_does_count(title: str, other: str) -> None:
+def test_differences_that_separate_two_problems_count(title: str, other: str) -> None:
     """000-25: a new problem that looks the same is another one."""
     assert fingerprint(title, kind="task", source="ci") != fingerprint(other, kind="task", source="ci")
 
@@ -123,7 +123,7 @@ def test_a_fingerprint_of_the_callers_own_replaces_the_derived_one(sf: standfast
 # -- sightings and episodes ------------------------------------------------------------------------------
 
 
-def test_a_sighting_updates_what_was_said_and_leaves_what_a_person_chose(sf: standfast.Standfast) -> None:
+def test_a_sighting_updates_reported_fields_and_keeps_those_set_by_a_person(sf: standfast.Standfast) -> None:
     """000-23: upsert instead of insert."""
     first = sf.tasks.add("Flaky test", body="at night", labels=["ci"], assignee="ann", priority=3, branch="main")
     sf.tasks.edit(first, priority=0, labels=["ci", "urgent"], assignee="bob")
@@ -134,7 +134,7 @@ def test_a_sighting_updates_what_was_said_and_leaves_what_a_person_chose(sf: sta
     assert events(sf, first) == ["opened", "edited", "seen", "seen"]
 
 
-def test_a_problem_that_comes_back_opens_the_next_episode(place: Open, clock: ManualClock) -> None:
+def test_a_problem_that_returns_opens_the_next_episode(place: Open, clock: ManualClock) -> None:
     """000-25, and the opposite sins: absorbed permanently, or a new task at every sighting."""
     sf = place()
     first = sf.tasks.add("flaky", body="it was so")
@@ -190,7 +190,7 @@ def test_a_snoozed_task_is_counted_and_wakes_by_itself(place: Open, clock: Manua
     assert (claimed.id, claimed.state, claimed.snoozed_until_us) == (first.id, "open", None)
 
 
-def test_an_accepted_task_is_counted_and_nobody_is_handed_it(sf: standfast.Standfast) -> None:
+def test_an_accepted_task_is_counted_and_not_handed_out(sf: standfast.Standfast) -> None:
     first = sf.tasks.add("flaky")
     accepted = sf.tasks.accept(first, reason="by design")
     assert (accepted.state, accepted.reason) == ("accepted", "by design")
@@ -205,7 +205,7 @@ def test_an_accepted_task_is_counted_and_nobody_is_handed_it(sf: standfast.Stand
     assert titles(sf.tasks.next()) == ["flaky"]
 
 
-def test_reopened_is_the_same_episode_unless_it_came_back_since(sf: standfast.Standfast) -> None:
+def test_a_reopened_task_is_in_the_same_episode_unless_the_problem_returned_since(sf: standfast.Standfast) -> None:
     first = sf.tasks.add("flaky")
     sf.tasks.done(first, result={"pr": 7})
     opened = sf.tasks.reopen(first)
@@ -223,7 +223,7 @@ def test_reopened_is_the_same_episode_unless_it_came_back_since(sf: standfast.St
     assert sf.tasks.reopen(back).receipt is None
 
 
-def test_scopes_are_worlds_of_their_own(engine_url: str, tmp_path: Path) -> None:
+def test_scopes_are_independent(engine_url: str, tmp_path: Path) -> None:
     """000-6: many small worlds in one store, each found by its name; a second store is a second directory."""
     here, there = (
         handle.connect(config.load(engine_url, data_dir=tmp_path / "data", scope=scope)) for scope in ("here", "there")
@@ -283,7 +283,7 @@ def test_a_sweep_counts_each_problem_once_and_keeps_their_order(sf: standfast.St
     assert [task.occurrences for task in sf.tasks.list()] == [1, 1]
 
 
-def test_what_is_accepted_or_worked_on_is_not_closed_by_its_absence(
+def test_an_accepted_or_claimed_task_is_not_closed_by_its_absence(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
     for title in ("accepted", "held", "snoozed", "free"):
@@ -297,7 +297,7 @@ def test_what_is_accepted_or_worked_on_is_not_closed_by_its_absence(
     assert ann.tasks.sweep("lint", seen=[], absent_max=1).closed == ()
 
 
-def test_what_a_process_works_on_is_closed_by_its_absence_once_the_process_is_dead(
+def test_a_task_of_a_dead_process_is_closed_by_its_absence(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     sf.tasks.add("held", source="lint")
@@ -400,7 +400,7 @@ def test_a_need_that_is_refused_leaves_nothing_of_its_task(sf: standfast.Standfa
     assert sf.tasks.list(state="any") == []
 
 
-def test_a_goal_waits_for_what_is_below_it_and_counts_its_progress(sf: standfast.Standfast) -> None:
+def test_a_goal_waits_for_its_children_and_counts_their_progress(sf: standfast.Standfast) -> None:
     """000-8, 002-39: goals, with progress from their children."""
     goal = sf.tasks.add("ship 1.2", priority=0)
     part = sf.tasks.add("documentation", parent=goal.id)
@@ -451,7 +451,7 @@ def test_goals_and_needs_form_one_graph_without_circles(sf: standfast.Standfast)
     assert sf.tasks.need(child, goal).receipt is not None
 
 
-def test_an_assigned_task_is_offered_to_nobody_else(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
+def test_an_assigned_task_is_offered_only_to_its_assignee(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
     ann.tasks.add("for ann", assignee="ann", priority=0)
     ann.tasks.add("for reviewers", assignee="reviewer", priority=1)
     ann.tasks.add("for anybody")
@@ -548,7 +548,9 @@ def test_a_long_claim_of_a_silent_actor_is_suspect_all_the_same(
     assert bob.tasks.get(task).suspect is False
 
 
-def test_whoever_comes_late_may_finish_if_nobody_came_meanwhile(ann: standfast.Standfast, clock: ManualClock) -> None:
+def test_a_late_worker_may_finish_a_task_that_was_not_claimed_again(
+    ann: standfast.Standfast, clock: ManualClock
+) -> None:
     task = ann.tasks.add("flaky")
     ann.tasks.claim(task)
     clock.advance("2h")
@@ -576,7 +578,7 @@ def test_the_claim_that_was_lost_is_refused_even_under_its_own_name(place: Open,
     assert ann.tasks.done(second).receipt is None
 
 
-def test_a_dead_process_holds_nothing_and_its_task_keeps_its_place_in_the_queue(
+def test_a_task_of_a_dead_process_keeps_its_place_in_the_queue(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     sf.tasks.add("urgent", priority=0)
@@ -597,7 +599,7 @@ def test_a_dead_process_holds_nothing_and_its_task_keeps_its_place_in_the_queue(
     assert events(sf, taken) == ["opened", "claimed", "taken_over"]
 
 
-def test_what_a_dead_process_held_is_found_when_nothing_else_is_ready(
+def test_a_task_of_a_dead_process_is_found_when_nothing_else_is_ready(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     sf.tasks.add("only one")
@@ -610,7 +612,7 @@ def test_what_a_dead_process_held_is_found_when_nothing_else_is_ready(
     assert taken.fence == 2
 
 
-def test_anybody_may_close_what_a_dead_process_left_and_the_dead_stay_fenced_off(
+def test_any_caller_may_close_a_task_of_a_dead_process_whose_token_is_then_refused(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     task = sf.tasks.add("left")
@@ -635,7 +637,7 @@ def test_a_process_does_not_get_what_it_has(sf: standfast.Standfast) -> None:
     assert sf.tasks.claim(task).fence == 2
 
 
-def test_a_claim_whose_answer_was_lost_is_gone_on_with_or_given_back(sf: standfast.Standfast) -> None:
+def test_a_claim_whose_answer_was_lost_can_be_continued_or_released(sf: standfast.Standfast) -> None:
     """CommitUnknown: the task may be ours without our knowing, and a second call says what to do."""
     for way, state in (("get", "closed"), ("release", "open")):
         task = sf.tasks.add(f"to {way}")
@@ -669,7 +671,7 @@ def test_snoozed_or_accepted_by_its_holder_it_is_given_back(ann: standfast.Stand
     assert ann.tasks.accept(claimed).holder is None
 
 
-def test_done_works_unclaimed_and_says_why(sf: standfast.Standfast) -> None:
+def test_done_works_unclaimed_and_reports_it(sf: standfast.Standfast) -> None:
     task = sf.tasks.add("flaky")
     closed = sf.tasks.done(task.id[-6:], reason="duplicate", result={"of": "another"})
     assert (closed.state, closed.reason, closed.result) == ("closed", "duplicate", {"of": "another"})
@@ -858,7 +860,7 @@ def test_what_cannot_be_a_task_is_refused_by_name(
 
 
 def test_a_generator_of_labels_or_sightings_is_read_once(sf: standfast.Standfast) -> None:
-    """The body of a verb may run twice; what it is given must not be used up by the first time."""
+    """The body of a method may run twice. Its arguments must survive the first time."""
     task = sf.tasks.add("flaky", labels=(label for label in ("a", "b")), needs=iter(()))
     assert task.labels == ("a", "b")
     assert sf.tasks.sweep("lint", seen=(title for title in ("x", "y"))).seen == 2

@@ -226,7 +226,7 @@ def test_check_exits_1_on_a_difference(sf: Standfast, text: Path, capsys: pytest
 
 
 @pytest.mark.usefixtures("shell")
-def test_a_lost_log_comes_from_git_and_a_lost_backlog_from_its_events(
+def test_a_lost_log_is_restored_from_git_and_a_lost_backlog_from_its_events(
     sf: Standfast, text: Path, elsewhere: Standfast, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """001-83: an event log from `git log`, a backlog from events. A second run adds nothing."""
@@ -338,7 +338,7 @@ def test_killed_between_two_files_the_next_export_ends_it(
 
 
 @pytest.mark.usefixtures("shell")
-def test_a_killed_import_continues(sf: Standfast, text: Path, tmp_path: Path, engine_url: str) -> None:
+def test_a_killed_text_import_continues(sf: Standfast, text: Path, tmp_path: Path, engine_url: str) -> None:
     filled(sf)
     sf.export(text=text)
     old = contents(text)

@@ -35,7 +35,7 @@ def test_a_duration_is_a_text_a_timedelta_or_seconds(sf: standfast.Standfast, fo
 
 
 @pytest.mark.parametrize("for_", ["soon", "", True, -1, float("nan"), 10**20, b"1h", datetime(2026, 1, 1, tzinfo=UTC)])
-def test_what_is_no_duration_is_refused_by_its_name(sf: standfast.Standfast, for_: Any) -> None:
+def test_an_invalid_duration_is_refused_by_its_parameter(sf: standfast.Standfast, for_: Any) -> None:
     with pytest.raises(InvalidInput, match=r"for_|not a duration"):
         sf.state.set("build", "green", for_=for_)
 

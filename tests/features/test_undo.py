@@ -1,4 +1,4 @@
-"""Undo: what a method overwrote or deleted comes back, unless another change came since."""
+"""Undo: the overwritten or deleted row is restored, unless another change came since."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(sf: Standfast, table: str) -> list[dict[str, object]]:
     return sorted(found, key=repr)
 
 
-def test_an_edited_task_comes_back_as_it_was(sf: Standfast) -> None:
+def test_an_edited_task_is_restored(sf: Standfast) -> None:
     """000-42: an overwritten row is undone by its receipt, and the undo by its own."""
     task = sf.tasks.add("fix the parser", priority=2, labels=["ci"])
     edited = sf.tasks.edit(task.id, title="fix it", priority=1, labels=[])
@@ -73,7 +73,7 @@ def sf_as(sf: Standfast, engine_url: str, tmp_path: Path) -> Iterator[Standfast]
         yield other
 
 
-def test_a_problem_that_came_back_keeps_its_name(sf: Standfast) -> None:
+def test_a_problem_that_returned_keeps_its_name(sf: Standfast) -> None:
     task = sf.tasks.add("flaky", fingerprint="f")
     done = sf.tasks.done(task.id, cool_down="0s")
     sf.tasks.add("flaky", fingerprint="f")
@@ -81,7 +81,7 @@ def test_a_problem_that_came_back_keeps_its_name(sf: Standfast) -> None:
         sf.undo(done.receipt)
 
 
-def test_values_come_back_from_the_journal(sf: Standfast) -> None:
+def test_values_are_restored_from_the_journal(sf: Standfast) -> None:
     """A value gets a new version; several changes of one key are undone one after another."""
     sf.state.set("mode", "safe")
     second, third = sf.state.set("mode", {"fast": True}), sf.state.set("mode", None)
@@ -157,7 +157,7 @@ def test_a_gate_of_an_application_is_undone_by_a_person_only(
     assert sf.gates.list() == []
 
 
-def test_agents_decisions_and_needs_come_back(sf: Standfast) -> None:
+def test_agents_decisions_and_needs_are_restored(sf: Standfast) -> None:
     sf.agents.set("ann", kind="coder", config={"model": "m1"})
     changed = sf.agents.set("ann", kind="reviewer", config={"model": "m2"})
     sf.undo(changed.receipt)
@@ -172,7 +172,7 @@ def test_agents_decisions_and_needs_come_back(sf: Standfast) -> None:
     assert rows(sf, "task_need") == [{"task_id": one.id, "needs_id": two.id}]
 
 
-def test_items_come_back_with_their_vectors(sf: Standfast) -> None:
+def test_items_are_restored_with_their_vectors(sf: Standfast) -> None:
     """Also if another item got the number of the deleted one."""
     sf.items.change([Change(("a",), "k", {"n": 1}, None, {"f": [1.0, 2.0]})])
     before = rows(sf, "item")
@@ -187,7 +187,7 @@ def test_items_come_back_with_their_vectors(sf: Standfast) -> None:
     assert sf.items.nearest(("b",), [2.0, 1.0])[0].item.value == {"n": 2}
 
 
-def test_a_deleted_thread_comes_back_whole(sf: Standfast) -> None:
+def test_a_deleted_thread_is_restored_whole(sf: Standfast) -> None:
     for n, parent in (("1", None), ("2", "1")):
         values = {"messages": True}
         sf.threads.put(
@@ -200,7 +200,7 @@ def test_a_deleted_thread_comes_back_whole(sf: Standfast) -> None:
     assert {table: rows(sf, table) for table in names} == before
 
 
-def test_a_cleared_conversation_comes_back_and_is_cleared_again(sf: Standfast) -> None:
+def test_a_cleared_conversation_is_restored_and_cleared_again(sf: Standfast) -> None:
     """A change of several parts is undone with all of them."""
     talk = Conversations(sf._store)
     talk.add("s", [line(n, role="user", summary=str(n), redact=False) for n in range(3)])
@@ -266,7 +266,7 @@ def test_what_names_no_change_is_refused(sf: Standfast, which: str) -> None:
     assert sf.journal.now() == before
 
 
-def test_images_are_kept_for_a_month_and_up_to_a_limit(sf: Standfast) -> None:
+def test_images_are_stored_for_a_month_and_up_to_a_limit(sf: Standfast) -> None:
     """Those of the last day are always kept."""
     task = sf.tasks.add("one")
     for n in range(3):

@@ -82,12 +82,12 @@ def test_since_leaves_out_what_was_used_before(sf: standfast.Standfast, used: Ca
 
 
 @pytest.mark.parametrize("by", ["week", "", "session; DROP TABLE usage"])
-def test_another_word_is_refused_with_the_five(sf: standfast.Standfast, by: str) -> None:
+def test_an_unknown_group_is_refused_with_the_five_known_ones(sf: standfast.Standfast, by: str) -> None:
     with pytest.raises(standfast.InvalidInput, match="one of session, agent, model, day, repository"):
         sf.usage.list(by=by)
 
 
-def test_a_cost_alone_is_no_response(sf: standfast.Standfast, used: Callable[..., None]) -> None:
+def test_a_cost_alone_counts_as_no_response(sf: standfast.Standfast, used: Callable[..., None]) -> None:
     """000-38: Claude Code tells the cost of a session in a record of its own."""
     used("fix-1", None, 0, cost=1_000_000)
     (one,) = sf.usage.list()

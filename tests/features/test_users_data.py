@@ -70,7 +70,7 @@ def test_a_schema_without_the_removed_field_takes_old_and_new_records(sf: Standf
 
 
 def test_a_value_of_state_is_rebuilt_whole_or_not_at_all(sf: Standfast) -> None:
-    """001-60: a new form with its schema in one write; a version in the value says that it was done."""
+    """001-60: the new form and its schema are one write. A version in the value records it."""
     old = {"type": "object", "properties": {"people": {"type": "array"}}, "required": ["people"]}
     new = {"type": "object", "properties": {"by_name": {"type": "object"}}, "required": ["version", "by_name"]}
     sf.state.set("team", {"people": RECORDS}, json_schema=old)
@@ -112,7 +112,7 @@ REBUILD = textwrap.dedent("""
 
 
 def test_a_file_is_rebuilt_whole_or_not_at_all(tmp_path: Path) -> None:
-    """001-60: rename, remove and rebuild in one write; the version in the file says that it was done."""
+    """001-60: rename, remove and rebuild are one write. The version in the file records it."""
     path = tmp_path / "people.json"
     files.write(path, {"people": RECORDS})
     old = path.read_bytes()

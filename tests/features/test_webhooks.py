@@ -96,7 +96,7 @@ def test_an_id_means_something_only_from_its_source_and_in_its_scope(engine_url:
 
 
 def test_another_payload_under_a_known_id_is_refused_by_name_and_told(sf: standfast.Standfast) -> None:
-    """RULES 7: wherever a key is taken, the hash of what it named is compared: a dropped event would be lost."""
+    """RULES 7: every key is stored with the hash of its content, because a dropped event would be lost."""
     first = sf.webhooks.receive("stripe", "evt_1", PAID)
     with pytest.raises(KeyConflict, match="data differ") as caught:
         sf.webhooks.receive("stripe", "evt_1", PAID | {"data": {"amount": 1}})
@@ -207,7 +207,7 @@ def test_a_late_handler_is_refused_and_its_result_is_not_recorded(
     assert history(ann, late) == ["received", "claimed", "taken_over", "done"]
 
 
-def test_whoever_ends_it_for_a_late_holder_fences_that_one_off(
+def test_a_worker_that_takes_over_from_a_late_holder_fences_it_off(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
     late = {}
@@ -228,7 +228,7 @@ def test_whoever_ends_it_for_a_late_holder_fences_that_one_off(
     assert [ann.webhooks.get(f"s/{n}").fence for n in ("1", "2")] == [2, 2]
 
 
-def test_done_said_again_by_the_same_claim_stands_and_by_another_is_refused(
+def test_done_twice_by_the_same_claim_is_accepted_and_by_another_refused(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
     ann.webhooks.receive("s", "1", {})
@@ -251,7 +251,7 @@ def test_unclaimed_it_may_be_done_but_not_failed(ann: standfast.Standfast) -> No
         ann.webhooks.fail("s/1", "why")
 
 
-def test_a_failure_waits_twice_as_long_each_time_and_then_it_is_a_dead_letter(
+def test_a_failure_waits_twice_as_long_each_time_and_ends_as_a_dead_letter(
     ann: standfast.Standfast, clock: ManualClock
 ) -> None:
     """Failures retry with backoff, then dead-letter."""
@@ -282,7 +282,7 @@ def test_backoff_is_bounded() -> None:
     assert [backoff_us(n) // SECOND_US for n in (0, 1, 2, 3, 7, 8, 10_000)] == [30, 30, 60, 120, 1920, 3600, 3600]
 
 
-def test_a_dead_one_is_retried_with_all_its_attempts(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
+def test_a_dead_letter_is_retried_with_all_its_attempts(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
     ann.webhooks.receive("s", "1", {}, attempts_max=1)
     ann.webhooks.fail(ann.webhooks.claim("s/1"), "no")
     with pytest.raises(IllegalTransition, match="webhook retry"):
@@ -298,7 +298,7 @@ def test_a_dead_one_is_retried_with_all_its_attempts(ann: standfast.Standfast, b
     assert history(ann, "s/1") == ["received", "claimed", "died", "retried", "claimed", "done"]
 
 
-def test_a_dead_one_is_resolved_by_somebody_who_says_how(ann: standfast.Standfast) -> None:
+def test_a_dead_letter_is_resolved_with_a_name_and_a_note(ann: standfast.Standfast) -> None:
     ann.webhooks.receive("s", "1", {})
     with pytest.raises(IllegalTransition, match="only a dead one"):
         ann.webhooks.resolve("s/1", note="by hand")
@@ -313,7 +313,7 @@ def test_a_dead_one_is_resolved_by_somebody_who_says_how(ann: standfast.Standfas
     assert (shown.letter.settlement, shown.letter.note) == ("resolved", "refunded by hand")
 
 
-def test_retry_spares_the_wait_of_one_that_is_not_dead_and_not_held(
+def test_retry_ends_the_wait_of_an_event_that_is_not_dead_or_held(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
     ann.webhooks.receive("s", "1", {})
@@ -325,7 +325,7 @@ def test_retry_spares_the_wait_of_one_that_is_not_dead_and_not_held(
         bob.webhooks.retry("s/1")
 
 
-def test_the_one_that_waited_longest_comes_first_by_source_and_kind(
+def test_the_event_that_waited_longest_comes_first_by_source_and_kind(
     ann: standfast.Standfast, clock: ManualClock
 ) -> None:
     for n, (source, kind) in enumerate([("a", "x"), ("b", "x"), ("a", "y"), ("b", "y")]):
@@ -354,7 +354,7 @@ def test_an_actor_keeps_what_it_claimed_by_its_next_commands(ann: standfast.Stan
     assert renewed.lease_until_us == clock.now_us() + HOUR_US
 
 
-def test_a_dead_process_loses_its_event_at_once_and_its_attempt_is_counted(
+def test_a_dead_process_loses_its_event_at_once_and_the_attempt_is_counted(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
     """A handler that dies each time must not be handed the event permanently."""
@@ -456,7 +456,7 @@ def test_a_result_that_cannot_be_stored_is_a_failure_of_the_handler(sf: standfas
     assert (event.holder, "is not a value" in (event.error or "")) == (None, True)
 
 
-def test_ctrl_c_in_a_handler_gives_the_event_back_and_goes_on_up(sf: standfast.Standfast) -> None:
+def test_ctrl_c_in_a_handler_releases_the_event_and_is_raised_again(sf: standfast.Standfast) -> None:
     sf.webhooks.receive("s", "1", {})
 
     def handler(event: WebhookEvent) -> None:
@@ -506,7 +506,7 @@ def test_received_with_a_function_it_is_handled_at_once_and_once(sf: standfast.S
     assert calls == ["1"]
 
 
-def test_what_a_function_raises_goes_on_and_the_next_delivery_tries_again(sf: standfast.Standfast) -> None:
+def test_an_exception_of_the_handler_is_raised_and_the_next_delivery_tries_again(sf: standfast.Standfast) -> None:
     answers = iter([ConnectionError("down"), ConnectionError("down")])
 
     def handler(event: WebhookEvent) -> str:
@@ -541,7 +541,7 @@ def test_two_deliveries_at_once_are_handled_by_one(sf: standfast.Standfast, engi
     assert sf.webhooks.get("s/1").deliveries == 2
 
 
-def test_the_result_and_what_it_stands_for_are_one_transaction(sf: standfast.Standfast) -> None:
+def test_the_result_and_its_writes_are_one_transaction(sf: standfast.Standfast) -> None:
     sf.webhooks.receive("stripe", "evt_1", PAID)
     held = sf.webhooks.claim()
     assert held is not None

@@ -1,4 +1,4 @@
-"""Every example runs, and runs again: what it says it did is done once."""
+"""Every example runs twice, and its effects happen once."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_an_example_runs_in_a_repository_and_outside_it(example: Path, tmp_path:
 
 @pytest.mark.slow
 @every_example
-def test_an_example_runs_from_changing_directories_and_says_the_same(example: Path, tmp_path: Path) -> None:
-    """000-36: what it says it did is done once, and no run stops that no crash came before: 100 runs in all."""
+def test_an_example_run_from_changing_directories_prints_the_same(example: Path, tmp_path: Path) -> None:
+    """000-36: an example sends each effect once, and no run stops without a crash before it: 100 runs in all."""
     home = places.repository(tmp_path / "shop", places.ORIGIN)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -65,7 +65,7 @@ def test_a_hundred_runs_of_examples_are_made() -> None:
     assert 4 * len(EXAMPLES) >= 100
 
 
-def test_without_a_key_the_governor_meets_every_failure_and_its_books_are_right(tmp_path: Path) -> None:
+def test_without_a_key_the_governor_meets_every_failure_and_its_bill_is_right(tmp_path: Path) -> None:
     """000-46, 000-47: the fallback is deterministic and no happy path: refused, lost, dead, too dear, overdrawn."""
     example = next(path for path in EXAMPLES if path.stem == "budgets_governor_without_a_key")
     done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True)

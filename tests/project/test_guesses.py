@@ -69,7 +69,7 @@ def test_there_are_enough_guesses_and_nine_of_ten_run() -> None:
 
 
 @pytest.mark.parametrize("guess", WAITING, ids=lambda guess: guess["typed"])
-def test_a_guess_for_a_command_to_come_runs_nothing_else(
+def test_a_guess_for_a_future_command_runs_nothing_else(
     guess: Guess, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An alias never points at a missing command: the refusal names a command that exists, or the help."""
@@ -95,7 +95,7 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong["typed"])
-def test_a_wrong_input_says_what_is_wrong_and_what_to_type(
+def test_a_wrong_input_prints_the_error_and_the_line_to_type(
     wrong: dict[str, Any], small_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """003-40: the fact and a next line; a hint that is a whole command works when pasted; nothing is changed."""
@@ -125,7 +125,7 @@ def test_an_alias_never_hides_a_command() -> None:
     assert single & set(BY_NAME) == set()
 
 
-def test_an_alias_of_a_living_command_leads_to_a_living_verb() -> None:
+def test_an_alias_of_a_command_leads_to_an_existing_command() -> None:
     root = app.build()
     for words, means in ALIASES.items():
         line = means.removeprefix("!").partition("  # ")[0].removeprefix("standfast ").split()

@@ -37,7 +37,7 @@ def test_every_resource_is_loaded_by_a_thread_of_ours() -> None:
     assert careless == []
 
 
-def test_a_module_that_cannot_be_imported_says_so_to_its_caller() -> None:
+def test_a_module_that_cannot_be_imported_raises_in_its_caller() -> None:
     modules.load("standfast.no_such_module")
     with pytest.raises(ModuleNotFoundError):
         import standfast.no_such_module  # type: ignore[import-not-found]  # noqa: F401

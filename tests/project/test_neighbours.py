@@ -124,7 +124,7 @@ def test_a_return_is_counted_in_the_episode_of_its_own_repository(engine_url: st
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
-def test_what_a_call_returns_is_what_is_read_afterwards(engine_url: str, tmp_path: Path, resource: str) -> None:
+def test_a_call_returns_the_row_that_is_read_afterwards(engine_url: str, tmp_path: Path, resource: str) -> None:
     """002-8: an answer is built in memory; the row behind it must say the same in every field."""
     with opened(engine_url, tmp_path, Names()) as sf:
         compared = 0

@@ -84,7 +84,7 @@ def test_json_keeps_its_value_and_moves_no_cursor() -> None:
     assert json.loads(dumps(value)) == value
 
 
-def test_every_line_of_a_command_goes_through_the_cleaner() -> None:
+def test_every_printed_line_passes_the_terminal_filter() -> None:
     """No module of the command line writes to a stream itself, except where it is said why."""
     allowed = {
         "output.py": "the cleaner's own place",
@@ -244,7 +244,7 @@ def test_a_hint_can_be_pasted(home: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "PASTED").exists()
 
 
-def test_words_are_quoted_where_they_need_it() -> None:
+def test_arguments_are_quoted_where_the_shell_needs_it() -> None:
     assert hints.command("lock", "deploy", "--release") == "standfast lock deploy --release"
     assert hints.command("lock", "a b", "") == "standfast lock 'a b' ''"
     assert hints.word("größe") == "'größe'"

@@ -119,7 +119,7 @@ def test_only_the_cellar_knows_the_drivers() -> None:
     assert guilty == []
 
 
-def test_the_evaluation_stands_without_the_tests() -> None:
+def test_the_evaluation_needs_no_test_module() -> None:
     """It runs from an installed wheel, where there are no tests and no pytest; nor is one named for a child to run.
 
     Except `mutate`, which measures the tests and so needs the repository.
@@ -173,7 +173,7 @@ def test_the_licence_is_whole() -> None:
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-def test_no_tracked_file_names_a_place_on_somebodys_machine() -> None:
+def test_no_tracked_file_names_a_path_of_one_machine() -> None:
     places = [f"/{name}/" for name in ("work", "root")]
     named = []
     for path in tracked_files():
@@ -200,7 +200,7 @@ def test_every_requirement_a_test_cites_exists() -> None:
     assert {pair for pair in cited if pair[0] not in known} == set()
 
 
-def test_the_words_that_plain_english_avoids_become_fewer() -> None:
+def test_counts_of_avoided_words_only_fall() -> None:
     tracked_files()
     now = words.counted()
     wrong = [words.line(word, now[word]) for word, count in words.recorded().items() if now[word] != count]

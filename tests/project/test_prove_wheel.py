@@ -58,7 +58,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("words", [["prove", "--minutes", "1"], ["bench"], ["prove", "--help"], ["help", "bench"]])
-def test_without_the_distribution_the_commands_say_how_to_install_it(words: list[str]) -> None:
+def test_without_the_distribution_the_commands_print_how_to_install_it(words: list[str]) -> None:
     """DESIGN §2: exit 78, and the message has the pip command."""
     done = subprocess.run([sys.executable, "-c", WITHOUT, *words], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (78, "")
@@ -85,7 +85,7 @@ def test_without_the_distribution_help_and_completion_work() -> None:
 
 
 def test_both_distributions_have_one_version() -> None:
-    """DESIGN §2: the evaluation tests the standfast that it was written for."""
+    """DESIGN §2: the evaluation tests the version of standfast that it was written for."""
     product, prove = (tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"] for path in (".", "prove"))
     assert prove["version"] == product["version"]
     assert f"standfast[postgres]=={product['version']}" in prove["dependencies"]
@@ -98,7 +98,7 @@ def test_all_is_every_runtime_extra() -> None:
     assert everything == f"standfast[{','.join(sorted(extras.keys() - {'all', 'dev'}))}]"
 
 
-def test_the_wheel_of_the_product_holds_the_product_alone(tmp_path: Path) -> None:
+def test_the_wheel_of_the_product_has_only_the_product(tmp_path: Path) -> None:
     """DESIGN §2: no C source, seeded bug, campaign or test."""
     names = zipfile.ZipFile(built(ROOT, tmp_path)).namelist()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -82,7 +82,7 @@ def test_no_statement_repeats_a_column_list_or_selects_everything(file: Path) ->
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
-def test_every_variant_says_why_it_is_needed(file: Path) -> None:
+def test_every_variant_has_its_reason(file: Path) -> None:
     lines = file.read_text().splitlines()
     variants: dict[str, bool] = {}
     for number, line in enumerate(lines):
@@ -109,7 +109,7 @@ def test_every_statement_is_used_and_every_used_one_is_there(file: Path) -> None
         assert set(re.findall(r"(?<![.\w])SQL\.(\w+)", own.read_text())) <= named
 
 
-def test_no_question_looks_into_json() -> None:
+def test_no_query_reads_into_json() -> None:
     """002-22: JSON at the edges only: queries filter on columns. A list of parameters may come as JSON."""
     looks = re.compile(r"json_?b?\w*\s*\(\s*([^)\s]+)|(->>?)", re.IGNORECASE)
     found = {

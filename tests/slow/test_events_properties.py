@@ -14,7 +14,7 @@ from standfast.record.events.folds import changes
 from standfast_prove.models.playing import play
 
 
-def test_whatever_is_asked_in_whatever_order_both_agree(engine_url: str, tmp_path: Path) -> None:
+def test_calls_in_any_order_agree_with_the_model(engine_url: str, tmp_path: Path) -> None:
     play("events", engine_url, tmp_path / "data", examples=12 if engine_url.startswith("postgres") else 20)
 
 

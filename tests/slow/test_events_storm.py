@@ -73,7 +73,9 @@ def race(url: str, data: str, number: int, times: int, acked: str) -> None:
                 break
 
 
-def test_of_those_who_expect_one_version_one_wins(nursery: Nursery, engine_url: str, tmp_path: Path) -> None:
+def test_of_several_writers_with_one_expected_version_one_wins(
+    nursery: Nursery, engine_url: str, tmp_path: Path
+) -> None:
     acked = tmp_path / "acked"
     asked: dict[str, object] = {"url": engine_url, "data": str(tmp_path / "data"), "times": 3, "acked": str(acked)}
     pids = nursery.race("tests.slow.test_events_storm:race", [asked | {"number": n} for n in range(WRITERS)])

@@ -19,7 +19,7 @@ def test_what_was_finished_is_there_once_in_order(engine_url: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("shape", redaction.SHAPES, ids=lambda shape: f"{shape.name}-{shape.prefixes[0]}")
-def test_the_quick_search_finds_whatever_a_pattern_of_a_secret_matches(shape: redaction.Shape) -> None:
+def test_the_quick_search_finds_every_secret_that_a_pattern_matches(shape: redaction.Shape) -> None:
     """A line is looked at closely only where the quick search points: it may point too often, never too rarely."""
     pattern = re.compile(shape.pattern, re.ASCII)
 

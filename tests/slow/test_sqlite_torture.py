@@ -33,7 +33,7 @@ def test_torture_loses_no_acknowledged_row_and_keeps_no_failed_one(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_torture_without_the_guard_goes_wrong(tmp_path: Path) -> None:
+def test_torture_without_the_guard_loses_rows(tmp_path: Path) -> None:
     """The control: rows are lost, or the check of the log stops the writers before they are."""
 
     def goes_wrong(place: Path) -> bool:
@@ -51,7 +51,7 @@ def test_checkpoints_beside_writers_damage_nothing(tmp_path: Path) -> None:
 
 
 def test_power_loss_takes_no_acknowledged_row(tmp_path: Path) -> None:
-    """000-1: three processes, a log that wraps all the time, and only synced bytes come back."""
+    """000-1: three processes write, the WAL wraps all the time, and only synced bytes survive."""
     with or_skip():
         outcome = power.run(tmp_path, losses=8)
     assert outcome.bad == []
