@@ -123,7 +123,7 @@ class AsyncStandfast:
     async def apply(
         self, spec: Mapping[str, Any] | str | os.PathLike[str], *, key: str | None = ..., mode: str = ...
     ) -> Applied:
-        """What a specification (a mapping, or the path of a TOML or JSON file) would change; nothing is written."""
+        """The changes that a specification (a mapping, or the path of a TOML or JSON file) would make. Nothing is"""
     async def backup(self, to: str | os.PathLike[str] | None = ..., *, note: str | None = ...) -> Copy:
         """Take a copy of the store and verify it: `sf.backup("/mnt/nas/agents")`. Writers continue meanwhile."""
     @property
@@ -141,7 +141,7 @@ class AsyncStandfast:
         self, *, text: str | os.PathLike[str], check: bool = ..., progress: standfast.core.progress.Progress = ...
     ) -> TextExport: ...
     async def read(self, body: Callable[[Tx], standfast.handle.T]) -> standfast.handle.T:
-        """Run a function of a transaction on one snapshot: for what no method answers."""
+        """Run a function of a transaction on one snapshot, for queries that have no method."""
     def rows(self, text: str, params: dict[str, object] | None = ...) -> AsyncIterable[Row]:
         """Stream a read-only query, an object by column name for each row."""
     @property
@@ -151,7 +151,7 @@ class AsyncStandfast:
     ) -> Undone:
         """Put back what a change overwrote or deleted: `sf.undo(task.receipt)`, or all by an agent since a time."""
     async def brief(self, *, agent: str | None = ..., max_tokens: int = ..., everywhere: bool | None = ...) -> Brief:
-        """What an agent must know when it starts, within so many tokens: `print(sf.brief().markdown)`."""
+        """A summary for an agent that starts, of at most `max_tokens`: `print(sf.brief().markdown)`."""
     async def search(
         self,
         text: str,
@@ -185,7 +185,7 @@ class AsyncStandfast:
         everywhere: bool | None = ...,
         limit: int = ...,
     ) -> Timeline:
-        """What happened around a time, `sf.timeline(at="tue 03:00")`, or from `start` to `end`."""
+        """The events around a time, `sf.timeline(at="tue 03:00")`, or from `start` to `end`."""
     @property
     def agents(self) -> AsyncAgents: ...
     @property
@@ -1720,23 +1720,23 @@ class AsyncRecovery:
     async def report(self, *, everywhere: bool | None = ..., limit: int = ...) -> standfast.views.recovery.Report:
         """Rows that are in doubt, waiting, crashed, open or expired now: at most `limit` items of each kind."""
     async def unsettled_of(self, subjects: frozenset[str]) -> dict[str, str]:
-        """Which of these ids are unsettled now, with the kind of each: of the whole store, never truncated."""
+        """The kind of each of these ids that is unsettled now, in the whole store. Never truncated."""
     async def waiting_elsewhere(self, kind: str) -> int:
-        """How many items of this kind wait in other repositories and scopes."""
+        """The number of items of this kind in other repositories and scopes."""
     async def why_it_waits(self, session_id: str) -> str:
-        """Why a waiting session waits now; empty if nothing is known."""
+        """Why a waiting session waits now; empty if the store does not say."""
 
 @type_check_only
 class AsyncSearchIndex:
     async def catch_up(self, progress: Callable[[int], object] = ...) -> int:
-        """Index everything there is; returns how many things. `progress` gets the count after each batch."""
+        """Index all rows that are not indexed, and return their number. `progress` gets it after each batch."""
     async def clear(self) -> None:
-        """Forget the whole index; the next search makes it again."""
+        """Delete the whole index. The next search makes it again."""
 
 @type_check_only
 class AsyncArtifacts:
     async def collect(self) -> Collected:
-        """Remove expired artifacts, and bytes without an artifact, once they are a day old; no object in S3."""
+        """Remove expired artifacts, and bytes that no artifact names, once they are a day old."""
     @overload
     async def get(self, which: str) -> bytes: ...
     @overload
@@ -1784,11 +1784,11 @@ class AsyncCheckpoints:
         versions: Mapping[str, str] | None = ...,
         cache_keys: Iterable[str] = ...,
     ) -> standfast.checkpoint.checkpoints.Checkpoint:
-        """Fold everything said up to position `upto`; without it, everything said so far. The messages stay."""
+        """Fold all messages up to position `upto`; without it, all messages so far. The messages stay."""
     async def context(self, where: object, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
-        """The newest fold and the messages after it: what a model is given to continue."""
+        """The newest fold and the messages after it: the input for an LLM to continue."""
     async def delete_all(self, session: object = ..., *, everywhere: bool = ...) -> int:
-        """Delete the checkpoints of a session, or of this scope; how many there were. Nothing else is lost."""
+        """Delete the checkpoints of a session, or of this scope, and return their number. Nothing else is lost."""
     async def latest(
         self, where: object, *, versions: Mapping[str, str] | None = ...
     ) -> standfast.checkpoint.checkpoints.Checkpoint | None:
@@ -1796,7 +1796,7 @@ class AsyncCheckpoints:
     async def list(
         self, *, session: object = ..., everywhere: bool = ..., limit: int = ..., after: str | None = ...
     ) -> CheckpointList:
-        """The newest first; `after` is the id the last page ended with."""
+        """List checkpoints, the newest first. `after` is the last id of a page."""
 
 @type_check_only
 class AsyncDecisions:
@@ -1888,17 +1888,17 @@ class AsyncImports:
 @type_check_only
 class AsyncJournal:
     async def about(self, subject: str, *, after: int = ..., limit: int = ...) -> list[Event]:
-        """What happened to one thing, in the order it was written."""
+        """The events about one subject, in the order in which they were recorded."""
     async def check(
         self, *, against: str | None = ..., progress: Callable[[str, int, int], object] | None = ...
     ) -> Checked:
         """Compare every journal row with its digest and with a witness: `digest` in the manifest of a copy."""
     async def now(self) -> str:
-        """A cursor behind everything that is visible now."""
+        """A cursor behind all rows that are visible now."""
     async def tail(self, after: str | None = ..., limit: int = ...) -> Page:
-        """The next events after a cursor: none skipped, also those committed late, none repeated."""
+        """The next events after a cursor. None is skipped, also if it was committed late, and none is repeated."""
     async def verify(self, receipt: str) -> Event:
-        """The event a receipt names, if the journal still says what it said then."""
+        """The event of a receipt, if its row is unchanged."""
 
 @type_check_only
 class AsyncKnowledgeStore:
@@ -1947,15 +1947,15 @@ class AsyncKnowledgeStore:
 @type_check_only
 class AsyncLeases:
     async def acquire(self, name: str, *, for_: Duration | None = ..., note: str | None = ...) -> Lease:
-        """Hold `name`, alone, for `for_`. An agent that holds it already keeps its fence."""
+        """Hold `name` exclusively for `for_`. An agent that holds it already keeps its fence."""
     async def get(self, name: str) -> Lease: ...
     def hold(
         self, name: str, *, for_: Duration | None = ..., note: str | None = ...
     ) -> AbstractAsyncContextManager[Lease]:
-        """Hold `name` for the length of the block; a process renews it meanwhile."""
+        """Hold `name` during the block. A process renews its lease in the background."""
     async def list(self, *, everywhere: bool = ..., after: str = ..., limit: int = ...) -> builtins.list[Lease]:
-        """The current holders. An expired holder is listed until another caller takes over."""
+        """List the locks that are held. An expired holder is listed until another caller takes over."""
     async def release(self, name: str, fence: int | None = ...) -> Lease:
-        """Give it back; without `fence`, the lock of that name of the caller, or of its agent through a process."""
+        """Release a lock. Without `fence`, the lock of the caller, also one that a process of its agent holds."""
     async def renew(self, name: str, fence: int, *, for_: Duration | None = ...) -> Lease:
-        """Hold on for another term. Not journalled. Raises LeaseLost if another holder came."""
+        """Extend the lease of a lock. It is not journalled. Raises LeaseLost if another holder has taken the lock."""

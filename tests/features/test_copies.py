@@ -251,7 +251,7 @@ def repacked(copy: Copy, scratch: Path, text: str) -> None:
     ("text", "named"),
     [
         ("DELETE FROM task WHERE title = 'record 1'", "rows: other counts in task"),
-        ("UPDATE event SET summary = 'edited' WHERE summary LIKE '%record 1%'", "do not say what they said"),
+        ("UPDATE event SET summary = 'edited' WHERE summary LIKE '%record 1%'", "were changed since"),
     ],
 )
 def test_one_lost_or_edited_record_inside_a_copy_of_sqlite_is_found(tmp_path: Path, text: str, named: str) -> None:

@@ -1,1 +1,1 @@
-"""Checkpoints: folds of long histories. Deletable; lost, nothing is gone but time."""
+"""Checkpoints: folds of long histories, and the search index. If they are deleted, only time is lost."""

@@ -1,14 +1,13 @@
 """Checkpoints: a long conversation folded into a few words, and the place to continue from.
 
-A checkpoint replaces all messages of a node up to a position: its summary, any data the
-caller needs to continue (a cursor, prompt cache keys, the versions it was made with), and nothing that
-cannot be made again. The messages stay. Deleting every checkpoint loses time and nothing else, and a
-test deletes them all.
+For an LLM, a checkpoint replaces all messages of a node up to a position. It has a summary and the data that a caller
+needs to continue: a cursor, prompt cache keys, and the versions that it was made with. The messages stay, and a
+checkpoint can be made again. Deleting all checkpoints loses only time, and a test deletes all of them.
 
-Bounded: a checkpoint has a largest size, and a node keeps its newest few. In a fork the parent's
-checkpoints count as far as the parent's messages do: up to the cut.
+A checkpoint has at most 1 MiB, and a node keeps its newest 20. A fork also uses the checkpoints of its parent up to the
+cut.
 
-`fold` calls a function of the caller's over older messages, outside any transaction.
+`fold` calls a function of the caller with the older messages, outside any transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ SQL = load(__name__)
 SIZE_MAX_BYTES = 1024 * 1024
 KEPT_PER_NODE = 20
 FOLD_MAX = 5000
-"""Messages one fold reads at most; call it again to continue."""
+"""Messages that one fold reads at most. Call it again to continue."""
 
 _EVERYTHING = 2**62
 _LINEAGE_MAX = 256
@@ -60,7 +59,7 @@ class Checkpoint(Model):
 
 
 class Said(Model):
-    """One message as a fold reads it; an earlier fold comes first, with the role `summary`."""
+    """One message for a fold. An earlier fold is the first one, with the role `summary`."""
 
     position: int
     role: str
@@ -74,7 +73,7 @@ class Context(Model):
     checkpoint: Checkpoint | None
     messages: list[Said]
     omitted: int
-    """Messages between the two that were left out, because more than `last` came after the fold."""
+    """The number of messages after the fold that were left out, because there are more than `last`."""
 
     @property
     def summary(self) -> str | None:
@@ -102,8 +101,8 @@ def fold(
 ) -> Checkpoint | None:
     """Let `fn` fold all but the last messages into one text or JSON value; None if there is nothing to fold.
 
-    `fn` gets the messages since the newest fold in order, that fold's own result first (role `summary`).
-    It is called outside any transaction, must not depend on anything else, and may be called again.
+    `fn` gets the result of the newest fold (role `summary`) and the messages after it, in order. It is called outside
+    any transaction. It must depend on nothing else, and may be called again.
     """
     opening.usable()
     refused_inside(opening.store.held, "checkpoints.fold")
@@ -122,7 +121,7 @@ def fold(
 
 
 class Checkpoints(Resource):
-    """Folds of what was said. `where` is a session (object, id or key) or the id of a sub-agent's node."""
+    """Folds of messages. `where` is a session (object, id or key) or the id of a sub-agent's node."""
 
     __slots__ = ()
 
@@ -137,7 +136,7 @@ class Checkpoints(Resource):
         versions: Mapping[str, str] | None = None,
         cache_keys: Iterable[str] = (),
     ) -> Checkpoint:
-        """Fold everything said up to position `upto`; without it, everything said so far. The messages stay.
+        """Fold all messages up to position `upto`; without it, all messages so far. The messages stay.
 
         Raises InvalidInput for a position without a message, and past 1 MiB.
         """
@@ -155,7 +154,7 @@ class Checkpoints(Resource):
 
     @query
     def context(self, tx: Tx, where: object, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
-        """The newest fold and the messages after it: what a model is given to continue."""
+        """The newest fold and the messages after it: the input for an LLM to continue."""
         node_id = _node_id(tx, self.scope, where)
         return _context(tx, node_id, last, dict(versions or {}))
 
@@ -163,7 +162,7 @@ class Checkpoints(Resource):
     def list(
         self, tx: Tx, *, session: object = None, everywhere: bool = False, limit: int = 50, after: str | None = None
     ) -> CheckpointList:
-        """The newest first; `after` is the id the last page ended with."""
+        """List checkpoints, the newest first. `after` is the last id of a page."""
         session_id = naming.session_id(tx, self.scope, session) or ""
         rows = tx.all(
             SQL.page,
@@ -177,7 +176,7 @@ class Checkpoints(Resource):
 
     @transactional
     def delete_all(self, tx: Tx, session: object = None, *, everywhere: bool = False) -> int:
-        """Delete the checkpoints of a session, or of this scope; how many there were. Nothing else is lost."""
+        """Delete the checkpoints of a session, or of this scope, and return their number. Nothing else is lost."""
         session_id = naming.session_id(tx, self.scope, session) or ""
         count = len(tx.all(SQL.delete_all, scope=self.scope, everywhere=int(everywhere), session_id=session_id))
         if count:
@@ -196,7 +195,7 @@ def _checked(
     versions: Mapping[str, str] | None,
     cache_keys: Iterable[str],
 ) -> Row:
-    """The columns a caller fills, as text and within bounds."""
+    """The columns that a caller gives, as text. Raises InvalidInput for bad values and past 1 MiB."""
     if summary is not None and not isinstance(summary, str):
         raise InvalidInput(f"summary is text, not {type(summary).__name__}", "a value goes into data=")
     keys = _texts(cache_keys)
@@ -250,14 +249,14 @@ def _added(tx: Tx, node_id: str, upto: int | None, row: Row) -> Checkpoint:
 
 
 class _Segment(NamedTuple):
-    """Positions of a conversation that stand in one node: below `before`."""
+    """The part of a conversation that is in one node: positions below `before`."""
 
     node_id: str
     before: int
 
 
 def _segments(tx: Tx, node_id: str) -> list[_Segment]:
-    """The position of a conversation, the newest part first: a node, then its ancestors' of the same path."""
+    """The parts of a conversation, the newest first: in the node, then in its ancestors' nodes of the same path."""
     node = tx.maybe(SQL.node, id=node_id)
     found = [_Segment(node_id, _EVERYTHING)]
     if node is None or node["first_position"] <= 1:
@@ -268,7 +267,7 @@ def _segments(tx: Tx, node_id: str) -> list[_Segment]:
         if row is None or row["parent_id"] is None or first <= 1:
             break
         ancestor = _at(tx, row["parent_id"], path)
-        # The cut may lie before an ancestor's own: then that one has nothing to add.
+        # If this fork was cut before the ancestor was, the ancestor adds nothing.
         if ancestor is not None and ancestor["first_position"] < first:
             found.append(_Segment(ancestor["id"], first))
             first = ancestor["first_position"]
@@ -297,7 +296,7 @@ def _latest(tx: Tx, segments: list[_Segment], versions: dict[str, str]) -> Check
     for node_id, before in segments:
         for row in tx.all(SQL.newest, node_id=node_id, before=before, limit=KEPT_PER_NODE):
             found = _checkpoint(row)
-            # A pin the caller names must be the same; without pins any fold will do.
+            # Each version that the caller names must be the same.
             if versions.items() <= found.versions.items():
                 return found
     return None
@@ -319,7 +318,7 @@ def _context(tx: Tx, node_id: str, last: int, versions: dict[str, str]) -> Conte
 
 
 def _older(store: Store, node_id: str, keep_last: int, versions: dict[str, str]) -> list[Said]:
-    """The newest fold, if any, and what was said after it except the last few; a page at a time."""
+    """The newest fold, if any, and the messages after it except the last few, read page by page."""
 
     def begin(tx: Tx) -> tuple[list[_Segment], Checkpoint | None, int]:
         node = tx.maybe(SQL.node, id=node_id)
@@ -351,7 +350,7 @@ def _folded(found: Checkpoint) -> Said:
 
 
 def _node_id(tx: Tx, scope: str, where: object) -> str:
-    """The node meant by a session, a sub-agent, or an id of either; of a session, its own conversation."""
+    """The id of the node of a session or a sub-agent, given as an object, an id or a key."""
     named = str(getattr(where, "node_id", None) or getattr(where, "id", where))
     if is_id(named) and named.startswith("nod_"):
         return named

@@ -1,4 +1,4 @@
--- Checkpoints: folds of what was said in a node. Everything here can be deleted and made again.
+-- Checkpoints: folds of the messages of a node. All of them can be deleted and made again.
 
 -- name: add
 INSERT INTO checkpoint (id, session_id, node_id, from_position, to_position, cursor, summary, data, cache_keys,

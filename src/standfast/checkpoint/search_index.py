@@ -1,13 +1,11 @@
-"""The index of words: what `search` finds without reading everything.
+"""The index of words for `search`, in messages, decisions, tool calls, mail and tasks.
 
-It covers messages, decisions, tool calls, mail and tasks, and it is deletable: each entry is made
-again from its row. Nothing writes into it on the way of a method; `catch_up` follows in batches, and a
-search reads rows it has not reached yet directly, so that nothing is missing right after it
-was written.
+It can be deleted: each entry is made again from its row. Methods do not write to it. `catch_up` indexes new rows in
+batches, and a search reads rows directly that are not indexed yet, so that it finds them right after they were written.
 
-Each source has a mark. Behind it everything is indexed; before it a row may be indexed or not,
-which its entry says. A mark never passes rows younger than a minute: on PostgreSQL a row with
-a smaller number may still be committed late, and no transaction of ours lives that long.
+Each source has a mark. All rows up to the mark are indexed; a row after it is indexed if it has an entry. A mark never
+passes rows that are younger than a minute, because on PostgreSQL a row with a smaller number may be committed late. No
+transaction of standfast takes a minute.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from standfast.db.store import Resource, transactional
 SQL = load(__name__)
 
 BATCH = 100
-"""Things indexed in one transaction: no other writer waits for long."""
+"""Rows that one transaction indexes, so that no other writer waits for long."""
 WINDOW = 5000
-"""Rows of the journal looked through at once for what has changed."""
+"""Rows of the journal in which one step looks for changed rows."""
 YOUNG_US = 60_000_000
 TEXT_MAX = 200_000
-"""Characters of one thing that are indexed; a longer text is found by its beginning."""
+"""Characters of one row that are indexed. A longer text is found only by its beginning."""
 WORD_MAX = 64
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
@@ -41,7 +39,7 @@ _MARKS = re.compile("[\u0300-\u036f]")
 
 
 class Document(NamedTuple):
-    """One thing that can be found, with the text it is found by."""
+    """One row that a search can find, with its text."""
 
     kind: str
     subject: str
@@ -59,7 +57,7 @@ class Document(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where documents come from, and how far a mark may go."""
+    """A kind of documents: the statements that read its rows and say how far the mark may move."""
 
     name: str
     next: Statement
@@ -69,12 +67,12 @@ class Source(NamedTuple):
 
 
 class SearchIndex(Resource):
-    """Keeping the index: `catch_up` is all it needs."""
+    """The index of words: update and clear it."""
 
     __slots__ = ()
 
     def catch_up(self, progress: Callable[[int], object] = lambda count: None) -> int:
-        """Index everything there is; returns how many things. `progress` gets the count after each batch."""
+        """Index all rows that are not indexed, and return their number. `progress` gets it after each batch."""
         count = 0
         for source in SOURCES:
             at: int | None = self.store.read(partial(_mark, source=source))
@@ -92,14 +90,14 @@ class SearchIndex(Resource):
 
     @transactional
     def clear(self, tx: Tx) -> None:
-        """Forget the whole index; the next search makes it again."""
+        """Delete the whole index. The next search makes it again."""
         tx.run(SQL.clear_words)
         tx.run(SQL.clear)
         tx.run(SQL.clear_marks)
 
 
 def unindexed(tx: Tx, limit: int) -> Iterator[Document]:
-    """Rows that the index lacks or has in an older version, about `limit` of each source at most."""
+    """Rows that the index lacks or has in an older version: about `limit` of each source at most."""
     for source in SOURCES:
         at, count = _mark(tx, source=source), 0
         while count < limit:
@@ -119,9 +117,9 @@ def document_of(tx: Tx, kind: str, subject: str) -> Document | None:
 
 
 def words(text: str) -> str:
-    """The words of a text in their plainest form, one blank between them: a search compares these.
+    """The normalised words of a text, one space between them. A search compares these.
 
-    Case, accents and punctuation do not count; each Chinese, Japanese or Korean sign is a word.
+    Case, accents and punctuation are removed. Each Chinese, Japanese or Korean character is a word.
     """
     text = text[:TEXT_MAX]
     if text.isascii():
@@ -168,7 +166,7 @@ def _step(tx: Tx, *, source: Source, at: int) -> _Step:
 
 
 def _index(tx: Tx, *, prepared: list[tuple[Document, str]]) -> None:
-    """Write entries. Two that do it at once write the same."""
+    """Write entries. Two processes that index at the same time write the same."""
     for document, body in prepared:
         known, hash = tx.maybe(SQL.known, subject=document.subject), serial.hash_text(body)
         if known is not None and known["version_us"] >= document.version_us:

@@ -17,7 +17,7 @@ SELECT hash, version_us FROM search_entry WHERE subject = :subject
 UPDATE search_entry SET agent = :agent, version_us = :version_us
 WHERE subject = :subject AND version_us < :version_us
 
--- A number is never given twice, also not after its entry was removed: old words may still lead to it.
+-- A number is never used again, also not after its entry was removed: old words may still refer to it.
 -- name: number
 INSERT INTO search_mark (source, mark, updated_us)
 VALUES ('entry', 1, :now_us)

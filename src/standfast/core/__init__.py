@@ -1,1 +1,1 @@
-"""What every resource uses: the journal, leases, claims, artifacts, and checks of arguments."""
+"""Shared by all resources: the journal, leases, claims, artifacts, and checks of arguments."""

@@ -1,9 +1,8 @@
-"""The bytes of artifacts as rows, on PostgreSQL: another host must be able to resume.
+"""The bytes of artifacts as rows, on PostgreSQL, where another host must be able to resume.
 
-Store a few chunks per transaction, under the id of the new artifact. This bounds memory and keeps transactions short.
-One last transaction gives them their digest and writes
-the row: chunks under a digest are always all of them. An interrupted put leaves chunks under an id, and the id
-contains its time.
+Each transaction stores a few chunks under the id of the new artifact, which bounds memory and keeps transactions short.
+The last transaction gives the chunks their digest and writes the row. So the chunks under a digest are always complete.
+An interrupted put leaves chunks under an id, and the id contains its time.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _PAGE = 200
 
 
 class Incoming(NamedTuple):
-    """Bytes on their way in: all there, and not yet under their digest."""
+    """Stored chunks that are complete and not yet under their digest."""
 
     id: str
     digest: str
@@ -71,7 +70,7 @@ def _add(store: Store, id: str, n: int, blocks: list[bytes]) -> int:
 def adopt(tx: Tx, incoming: Incoming) -> None:
     """Give the chunks their digest, in the transaction that writes the row.
 
-    Those that are there are replaced: they say the same, or are damaged.
+    Chunks that are there under it are replaced: they have the same content, or are damaged.
     """
     for _ in range(_TRIES):
         claimed = tx.maybe(SQL.claim, digest=incoming.digest, bytes=b"")
@@ -79,18 +78,18 @@ def adopt(tx: Tx, incoming: Incoming) -> None:
             tx.run(SQL.drop, digest=incoming.digest)
             tx.run(SQL.move, digest=incoming.digest, incoming=incoming.id)
             return
-        # They were removed between the two looks: then the next claim is ours.
-    raise AssertionError(f"{incoming.digest} comes and goes")
+        # The collector removed them between the two statements, so the next claim succeeds.
+    raise AssertionError(f"{incoming.digest} was inserted and removed {_TRIES} times")
 
 
 def discard(store: Store, id: str) -> None:
-    """Best effort: what stays is collected a day later."""
+    """Remove the chunks. If that fails, a later collection removes them."""
     with suppress(StandfastError):
         store.write(lambda tx: tx.run(SQL.drop, digest=id), durable=False)
 
 
 def read(store: Store, digest: str, size_bytes: int) -> Iterator[bytes]:
-    """The bytes, chunk by chunk; what follows the last one is the check that they were the right ones."""
+    """The bytes, chunk by chunk. After the last one the digest is compared. Raises Corrupt."""
     chunks = _chunks(store, digest)
     first = next(chunks, None)
     if first is None:
@@ -111,7 +110,7 @@ def size_of(tx: Tx, digest: str) -> int | None:
 
 
 def collect(store: Store, garbage_after_us: int, spoken_of: Callable[[Tx, str], bool]) -> tuple[int, int]:
-    """Drop what no artifact speaks of, and what old interrupted puts left; how many pieces and bytes."""
+    """Drop the chunks that no artifact names, and those of old interrupted puts. Returns their count and size."""
 
     def candidates(tx: Tx) -> list[str]:
         before_us = tx.now_us() - garbage_after_us
@@ -120,7 +119,7 @@ def collect(store: Store, garbage_after_us: int, spoken_of: Callable[[Tx, str], 
         return old + [row["digest"] for row in tx.all(SQL.unreferenced, limit=_PAGE)]
 
     def drop(tx: Tx, digest: str) -> int | None:
-        # The first chunk is held, so no caller can refer to them between the check and the removal.
+        # The first chunk is locked, so no put can adopt the chunks between the check and the removal.
         if tx.maybe(SQL.hold, digest=digest) is None or spoken_of(tx, digest):
             return None
         crash.point("artifact.before_remove")

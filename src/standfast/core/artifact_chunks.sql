@@ -1,5 +1,5 @@
 -- The bytes of artifacts as rows: PostgreSQL only, because another host must be able to resume.
--- While they come in they stand under the id of the artifact to be; complete, under their digest.
+-- Incomplete chunks are under the id of the new artifact, complete ones under their digest.
 
 -- name: add
 INSERT INTO artifact_chunk (digest, n, bytes) VALUES (:digest, :n, :bytes)

@@ -1,12 +1,11 @@
 """The bytes of artifacts as files, on SQLite: `artifacts/ab/cdef…` beside the database.
 
-A file's name is the digest of its bytes, so nothing a caller says becomes part of a path. The
-order is what makes it safe: a temporary file is written and synced, renamed to its digest, the
-directories are synced, and only then is the row written that speaks of it. Killed or cut off
-anywhere, the store never names bytes that are not there; leftover bytes are garbage.
+The name of a file is the digest of its bytes, so no text of a caller becomes part of a path. A put writes and syncs a
+temporary file, renames it to its digest, syncs the directories, and then writes the row that names it. So after a kill
+or a power loss at any point, no row names bytes that are not there.
 
-Garbage is a file no row speaks of. Between its rename and its row a file looks just like that, so
-a writer holds the lock file shared over that stretch, and the collector holds it alone.
+Garbage is a file that no row names. A file looks like that between its rename and its row. So a put holds a shared lock
+on the lock file from the rename to the commit of the row, and the collector holds it exclusively.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ BLOCK_BYTES = 256 * 1024
 PREFIX = "sha256:"
 COLLECTOR_WAIT_S = 10.0
 PUT_WAIT_S = 30.0
-"""How long a put waits for the collector, as long as any write waits for its turn."""
+"""How long a put waits for the collector: as long as any write waits for its turn."""
 
 _INCOMING = "incoming-"
 _LOCK = "lock"
@@ -36,7 +35,7 @@ _FILE_MODE = 0o600
 
 
 class Found(NamedTuple):
-    """One file of the directory: an artifact's bytes, or what an interrupted put left behind."""
+    """One file of the directory: the bytes of an artifact, or the temporary file of an interrupted put."""
 
     path: str
     digest: str | None
@@ -45,7 +44,7 @@ class Found(NamedTuple):
 
 
 class Incoming:
-    """Bytes on their way in: written, synced, and not yet under their own name."""
+    """A temporary file that is written and synced, and does not have its final name yet."""
 
     __slots__ = ("_root", "_temporary", "digest", "size_bytes")
 
@@ -56,7 +55,7 @@ class Incoming:
         self.size_bytes = size_bytes
 
     def settle(self) -> None:
-        """Give the bytes their name, durably. A file of that name is replaced: it says the same, or is damaged."""
+        """Rename the file, durably. A file of that name is replaced: it has the same content, or is damaged."""
         final = path_of(self._root, self.digest)
         shard = os.path.dirname(final)
         with _storing(self._root):
@@ -65,7 +64,7 @@ class Incoming:
             crash.point("artifact.before_rename")
             os.replace(self._temporary, final)
             crash.point("artifact.after_rename")
-            # The rename left one directory and entered another, and the other may be new itself.
+            # The rename changed two directories, and the shard may be new.
             _sync_directory(shard)
             _sync_directory(self._root)
         self._temporary = ""
@@ -77,16 +76,16 @@ class Incoming:
 
 
 def directory(database: str) -> str:
-    """Where the bytes of this database's artifacts are.
+    """The directory with the artifacts of this database.
 
-    Two databases in one directory share no files: the collector of one knows nothing of the other.
+    Two databases in one directory share no files, because the collector of one does not know the rows of the other.
     """
     parent, name = os.path.split(database)
     return os.path.join(parent, "artifacts" if name == "standfast.db" else f"{name}.artifacts")
 
 
 def path_of(root: str, digest: str) -> str:
-    """The file of a digest. For any value of a row, only a digest becomes a path."""
+    """The path of a digest. Raises Corrupt for any other text, so that a changed row never becomes a path."""
     name = digest.removeprefix(PREFIX)
     if len(name) != 64 or not _HEX.issuperset(name):
         raise Corrupt(f"{digest[:80]!r} is not a digest: the row was changed", "standfast doctor")
@@ -133,13 +132,13 @@ def _write(incoming: Incoming, fd: int, blocks: Iterable[bytes], now_us: int) ->
     from hashlib import sha256
 
     root, hashed = incoming._root, sha256()
-    for block in blocks:  # foreign code: what a caller's stream raises passes unchanged
+    for block in blocks:  # foreign code: an exception of the caller's stream passes unchanged
         hashed.update(block)
         incoming.size_bytes += len(block)
         with _storing(root):
             _write_all(fd, block)
     with _storing(root):
-        # Its age is counted by the store's clock, the one the collector asks.
+        # The collector compares the age of files with the store's clock.
         os.utime(fd, ns=(now_us * 1000, now_us * 1000))
         _sync(fd)
     incoming.digest = PREFIX + hashed.hexdigest()
@@ -152,17 +151,17 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def read(root: str, digest: str, size_bytes: int) -> Iterator[bytes]:
-    """The bytes, block by block; what follows the last one is the check that they were the right ones.
+    """The bytes, block by block. After the last one the digest is compared.
 
-    Raises Corrupt, with code "artifact_missing" where there is no file. No more than
-    `size_bytes` and one block are read, even if the file has grown.
+    Raises Corrupt, with code "artifact_missing" if there is no file. It reads at most `size_bytes` and one block, also
+    if the file has grown.
     """
     with _opened(path_of(root, digest)) as file:
         yield from compared(iter(lambda: file.read(BLOCK_BYTES), b""), digest, size_bytes)
 
 
 def compared(blocks: Iterable[bytes], digest: str, size_bytes: int) -> Iterator[bytes]:
-    """The blocks, no more than `size_bytes`; after the last one the digest has been compared. Raises Corrupt."""
+    """The blocks, at most `size_bytes`. After the last one the digest is compared. Raises Corrupt."""
     from hashlib import sha256
 
     hashed, left = sha256(), size_bytes
@@ -178,7 +177,7 @@ def compared(blocks: Iterable[bytes], digest: str, size_bytes: int) -> Iterator[
 
 def damaged(digest: str) -> Corrupt:
     return Corrupt(
-        f"the stored bytes of {digest} are not the ones that were put: they were changed or damaged",
+        f"the stored bytes of {digest} were changed or damaged: they have another digest",
         "put the same bytes again, or restore a backup: standfast artifact verify lists the affected artifacts",
         code="artifact_damaged",
     )
@@ -219,7 +218,7 @@ def size_of(root: str, digest: str) -> int | None:
 
 
 def scan(root: str, before_us: int) -> Iterator[Found]:
-    """Files written before a moment, in no order; other files are skipped."""
+    """The files that were written before `before_us`, in no order. Other files are skipped."""
     for entry in _listed(root):
         if entry.name.startswith(_INCOMING):
             yield from _old(entry, None, before_us)
@@ -246,7 +245,7 @@ def _old(entry: os.DirEntry[str], digest: str | None, before_us: int) -> Iterato
 
 
 def remove(found: Found, before_us: int) -> bool:
-    """Remove a file the caller knows to be garbage, if it is still the old one. The lock is held alone."""
+    """Remove a garbage file, unless it was written again. The caller holds the exclusive lock."""
     try:
         if os.stat(found.path, follow_symlinks=False).st_mtime_ns // 1000 >= before_us:
             return False
@@ -258,14 +257,14 @@ def remove(found: Found, before_us: int) -> bool:
 
 @contextmanager
 def putting(root: str) -> Iterator[None]:
-    """From a file's rename to its row's commit: the collector stays out. Any number may put at once. Raises Busy."""
+    """Keep the collector out from the rename of a file to the commit of its row. Puts share the lock. Raises Busy."""
     with _locked(root, fcntl.LOCK_SH, PUT_WAIT_S, "artifacts are being collected", "put it again later"):
         yield
 
 
 @contextmanager
 def collecting(root: str) -> Iterator[None]:
-    """Alone: no file is between its rename and its row. Raises Busy if that moment does not come."""
+    """Hold the lock exclusively: no file is between its rename and its row. Raises Busy."""
     words = "artifacts are being put without a pause"
     with _locked(root, fcntl.LOCK_EX, COLLECTOR_WAIT_S, words, "collect again later"):
         yield
@@ -306,7 +305,7 @@ def _unlock(fd: int) -> None:
 
 
 def _made(root: str) -> str:
-    """The directory's real path; made private, and durably, if it was not there."""
+    """The real path of the directory. If it was not there, it is made, private and durable."""
     if not os.path.isdir(root):
         with suppress(FileExistsError):
             os.mkdir(root, _DIRECTORY_MODE)
@@ -331,7 +330,7 @@ def _sync(fd: int) -> None:
 
 @contextmanager
 def _storing(root: str) -> Iterator[None]:
-    """A full or broken disk, in our words: the row was not written, so nothing was stored."""
+    """Turn an error of the disk into StorageError. The row was not written, so no artifact was stored."""
     try:
         yield
     except OSError as error:

@@ -26,15 +26,15 @@ class Stored(NamedTuple):
 
 
 def put(bucket: str, blocks: Iterable[bytes]) -> Stored:
-    """Store the bytes under their digest. Raises StorageError if the bucket does not take them.
+    """Store the bytes under their digest. Raises StorageError if the bucket refuses them.
 
-    An object of that name is replaced: it says the same, or is damaged.
+    An object of that name is replaced: it has the same content, or is damaged.
     """
     from hashlib import sha256
 
     there, hashed, size_bytes = Bucket.named(bucket), sha256(), 0
     with TemporaryFile() as file:  # the name is the digest, which is known after the last byte
-        for block in blocks:  # foreign code: what a caller's stream raises passes unchanged
+        for block in blocks:  # foreign code: an exception of the caller's stream passes unchanged
             hashed.update(block)
             size_bytes += len(block)
             with _storing(there.shown):
@@ -59,7 +59,7 @@ def _storing(shown: str) -> Iterator[None]:
 
 
 def read(uri: str, digest: str, size_bytes: int) -> Iterator[bytes]:
-    """The bytes; after the last one the digest has been compared. Raises Corrupt, or StorageError without an answer."""
+    """The bytes. After the last one the digest is compared. Raises Corrupt, or StorageError if S3 does not answer."""
     name = path_of("", digest)
     if not uri.endswith(f"/{name}"):
         raise Corrupt(f"{uri[:200]!r} is not the address of {digest}: the row was changed", "standfast verify")

@@ -1,4 +1,4 @@
-"""What callers give to be stored: the bytes, from memory, a file or a stream, with a name and a kind."""
+"""The arguments of `artifacts.put`: bytes from memory, a file or a stream, a name and a kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Source: TypeAlias = "bytes | bytearray | memoryview | os.PathLike[str] | BinaryI
 
 
 def checked_name(name: str) -> str:
-    """A label: one line of visible characters, and nothing that any system takes for a path."""
+    """A name that is a label: one line of visible characters that no system takes for a path. Raises InvalidInput."""
     fact = None
     if not name or len(name) > NAME_MAX:
         fact = f"has {len(name)} characters, and 1 to {NAME_MAX} are allowed"
@@ -55,7 +55,7 @@ def checked_kind(kind: str) -> str:
 
 
 def blocks_of(store: Store, data: Source, max_bytes: int) -> Iterator[bytes]:
-    """The bytes in full blocks, from any kind of source; no more than `max_bytes`."""
+    """The bytes of any source in full blocks. Raises InvalidInput for more than `max_bytes`."""
     total = 0
     for block in _from_source(store, data):
         total += len(block)
@@ -97,7 +97,7 @@ def _from_path(store: Store, path: str) -> Iterator[bytes]:
 
 
 def _refuse_database(store: Store, path: str, seen: os.stat_result) -> None:
-    """Closing the database file, opened by any process in this process, would drop SQLite's locks on it."""
+    """Raise InvalidInput for a file of the store: closing it would drop the locks that SQLite holds in this process."""
     database: str | None = getattr(store.engine, "path", None)
     for own in (database, f"{database}-shm") if database else ():
         try:

@@ -1,14 +1,13 @@
-"""Artifacts: large bytes kept beside the record, known by what they contain.
+"""Artifacts: large bytes that are stored beside the record, under their digest.
 
-A log, a diff, a model's whole answer. The row says what it is (name, kind, size, digest, how long
-it is wanted); the bytes are files beside the database on SQLite (`artifact_files`), rows on PostgreSQL
-(`artifact_chunks`), or objects in S3 (`artifact_objects`). The same bytes are stored once, under any number of names.
+An artifact is a log, a diff or the whole answer of an LLM. Its row has the name, the kind, the size, the digest and the
+retention. The bytes are files beside the database on SQLite (`artifact_files`), rows on PostgreSQL (`artifact_chunks`),
+or objects in S3 (`artifact_objects`). The same bytes are stored once, under any number of names.
 
-The bytes are durable before the row that names them is, and every read compares them with the
-digest. So a row without its bytes, or with others, is a fault that is reported; bytes without a row
-are garbage, removed by `collect` once they are a day old.
+The bytes are durable before the row that names them, and every read compares the digest. So a row with missing or other
+bytes is a fault, which is reported. Bytes without a row are garbage, which `collect` removes once they are a day old.
 
-A name is a label and never a path: where bytes are written to is the caller's choice alone.
+A name is a label and never a path. Only the caller chooses where bytes are written to.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from standfast.models import Model
 SQL = load(__name__)
 
 GARBAGE_AFTER_US = DAY_US
-"""Garbage is left alone this long: a live process may have written it just now."""
+"""The least age of garbage that is removed: a live process may be about to write its row."""
 FAULTS_MAX = 1000
 RETENTIONS = ("scratch", "session", "keep")
-"""How long it is wanted, the weakest first."""
+"""How long an artifact is kept, the shortest first."""
 
 BUCKET = "s3://"
 """How the address of bytes in S3 begins."""
@@ -68,7 +67,7 @@ class Artifact(Model):
 
 
 class Fault(Model):
-    """An artifact whose bytes cannot be had."""
+    """An artifact whose bytes are missing or damaged."""
 
     artifact: Artifact
     state: str
@@ -76,12 +75,12 @@ class Fault(Model):
 
 
 class Collected(Model):
-    """What a collection did, and what it found wrong on the way."""
+    """The counts of a collection, and the faults that it found."""
 
     removed: int
-    """Artifacts that had outlived their purpose."""
+    """Expired artifacts."""
     garbage: int
-    """Stored bytes that no artifact spoke of: files, or rows of chunks."""
+    """Files or digests that no artifact named."""
     garbage_bytes: int
     faults: list[Fault]
 
@@ -89,7 +88,7 @@ class Collected(Model):
 Faults: TypeAlias = "list[Fault]"  # in the resource, `list` is a method
 
 
-# -- for those who stand on this ----------------------------------------------------------------------
+# -- for other features ----------------------------------------------------------------------
 
 
 def put(
@@ -105,13 +104,13 @@ def put(
     id: str | None = None,
     scope: str | None = None,
 ) -> Artifact:
-    """Store bytes, durably; the same bytes under the same name and kind are one artifact.
+    """Store bytes durably. The same bytes under the same name and kind are one artifact.
 
-    Without a `bucket` they are beside the store: a step or an effect records its result also while S3 does not answer.
-    `id` and `scope` are those of an artifact from elsewhere.
+    Without `bucket` the bytes go beside the store, so that steps and effects can record results while S3 does not
+    answer. `id` and `scope` are given for an artifact of another store.
 
-    Never inside a transaction: the bytes come before it. Raises InvalidInput for a name that is
-    not a label and for more than `max_bytes`; what a stream raises passes unchanged.
+    It is refused inside a transaction, because it stores the bytes first. Raises InvalidInput for a bad name and for
+    more than `max_bytes`. An exception of a stream passes unchanged.
     """
     refused_inside(store.held, "artifacts.put")
     if retention not in RETENTIONS:
@@ -135,13 +134,13 @@ def put(
 
 
 def read(store: Store, artifact_id: str) -> bytes:
-    """The bytes of an artifact, compared with its digest. Raises NotFound; Corrupt naming it."""
+    """The bytes of an artifact, compared with its digest. Raises NotFound, Corrupt."""
     artifact = store.read(lambda tx: _found(tx, store.caller.scope, artifact_id))
     return b"".join(_stored(store, artifact))
 
 
 def directory(store: Store) -> str | None:
-    """Where the files are; None where there are none, because bytes are rows."""
+    """The directory of the files; None on PostgreSQL, which has rows instead."""
     engine = store.engine
     return files.directory(getattr(engine, "path")) if engine.name == "sqlite" else None  # noqa: B009  not every engine's
 
@@ -150,7 +149,7 @@ def directory(store: Store) -> str | None:
 
 
 class Artifacts(Resource):
-    """Large bytes: put, get, prove."""
+    """Large bytes: put, get, list and verify."""
 
     __slots__ = ()
 
@@ -192,9 +191,10 @@ class Artifacts(Resource):
     def get(self, which: str, to: str | os.PathLike[str] | BinaryIO) -> Artifact: ...
 
     def get(self, which: str, to: str | os.PathLike[str] | BinaryIO | None = None) -> bytes | Artifact:
-        """The bytes; or, with `to`, written to that path or binary stream. `which` is an id, its end, or a name.
+        """The bytes of an artifact, by its id, the end of its id, or its name.
 
-        If the bytes do not match the digest, it raises Corrupt and does not write to `to`.
+        With `to`, write them to that path or binary stream. If the bytes do not match the digest, it raises Corrupt and
+        writes nothing.
         """
         refused_inside(self.tx, "artifacts.get")
         artifact = self.show(which)
@@ -270,11 +270,11 @@ class Artifacts(Resource):
         return _removed(tx, found.id)
 
     def collect(self) -> Collected:
-        """Remove expired artifacts, and bytes without an artifact, once they are a day old; no object in S3.
+        """Remove expired artifacts, and bytes that no artifact names, once they are a day old.
 
-        `scratch` goes after a day, `session` once its session is gone; a result that a step or an
-        effect keeps stays. Nothing that an artifact speaks of is touched: its absence is a fault,
-        reported, not repaired. Raises Busy if artifacts are being put without a pause.
+        `scratch` expires after a day, `session` once its session is gone. A result that a step or an effect keeps does
+        not expire. Missing or damaged bytes are reported and not repaired. No object in S3 is removed. Raises Busy if
+        artifacts are being put without a pause.
         """
         refused_inside(self.tx, "artifacts.collect")
         removed = _remove_outlived(self.store)
@@ -331,7 +331,7 @@ def _put_object(store: Store, row: Row, blocks: Iterator[bytes], bucket: str) ->
 
 
 def _recorded(tx: Tx, row: Row) -> Artifact:
-    """The row of bytes that are durable already; the one that is there, if it says the same."""
+    """Write the row of bytes that are durable. If the same artifact is there, return that one."""
     values = {"scope": tx.caller.scope, **row, "actor": tx.caller.actor, "now_us": tx.now_us()}
     made = tx.maybe(SQL.add, **values, **tx.caller.labelled())
     if made is None:
@@ -351,17 +351,17 @@ def _recorded(tx: Tx, row: Row) -> Artifact:
 
 
 def _is_elsewhere(old: str, new: str) -> bool:
-    """Whether the bytes are in another bucket now, or in none. A store knows where its own files and chunks are."""
+    """Whether the bytes moved to another bucket or out of one. A store finds its own files and chunks without `uri`."""
     return old != new and (old.startswith(BUCKET) or new.startswith(BUCKET))
 
 
 def _wanted_longer(tx: Tx, found: Artifact, row: Row) -> Artifact:
-    """The longest wish counts; what two sessions keep for themselves ends with neither."""
+    """Keep the artifact for the longer of both retentions. If two sessions want it, keep it without limit."""
     wish = max(found.retention, row["retention"], key=RETENTIONS.index)
     if wish == "session" and found.retention == row["retention"] and found.session_id != row["session_id"]:
         wish = "keep"
     if wish == "session" and found.retention == "scratch" and found.session_id != row["session_id"]:
-        wish = "keep"  # the row names another session, or none: it could not tell when to end
+        wish = "keep"  # the row names another session or none, so it would not expire with this one
     if wish == found.retention:
         return found
     changed = Artifact.from_row(tx.one(SQL.retain, id=found.id, retention=wish))
@@ -374,7 +374,7 @@ def _wanted_longer(tx: Tx, found: Artifact, row: Row) -> Artifact:
 
 
 def _stored(store: Store, artifact: Artifact) -> Iterator[bytes]:
-    """The bytes in blocks. Only once it has ended are they known to be right."""
+    """The bytes in blocks. Raises Corrupt after the last one if they do not match the digest."""
     root = directory(store)
     try:
         if artifact.uri.startswith(BUCKET):
@@ -394,7 +394,7 @@ def _stored(store: Store, artifact: Artifact) -> Iterator[bytes]:
 
 
 def _write_path(store: Store, artifact: Artifact, path: str) -> None:
-    """To the caller's own path: whole and right, or not at all."""
+    """Write all bytes to `path`, or nothing if they do not match the digest."""
     path = os.path.realpath(path)
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb", buffering=0) as device:  # a pipe or a terminal cannot be replaced
@@ -418,7 +418,7 @@ def _write_stream(store: Store, artifact: Artifact, stream: BinaryIO) -> None:
     for block in _stored(store, artifact):
         view = memoryview(block)
         while view:
-            # A raw stream may take less than it was given; a buffered one answers with all of it.
+            # A raw stream may write fewer bytes than it was given.
             view = view[stream.write(view) or len(view) :]
 
 
@@ -445,7 +445,7 @@ def _walk(store: Store, progress: Progress = quiet) -> Iterator[Artifact]:
 
 
 def _fault(store: Store, artifact: Artifact, *, whole: bool) -> Fault | None:
-    """The fault of its bytes, if any; without reading them unless `whole`, and then nothing of S3."""
+    """The fault of an artifact, if any. Without `whole` only the size is compared, and S3 is not asked."""
     root = directory(store)
     if not whole:
         if artifact.uri.startswith(BUCKET):
@@ -512,7 +512,7 @@ def _collect_files(store: Store) -> tuple[int, int]:
 
 
 def _unreferenced(store: Store, some: list[files.Found]) -> list[files.Found]:
-    """Asked in a write transaction: what another process has just committed counts."""
+    """The files that no row names. A write transaction, so that it sees what another process has just committed."""
 
     def body(tx: Tx) -> list[files.Found]:
         return [found for found in some if found.digest is None or not _spoken_of(tx, found.digest)]

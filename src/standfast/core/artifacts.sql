@@ -1,4 +1,4 @@
--- Artifacts: one row for each name given to some bytes; the bytes are known by their digest.
+-- Artifacts: one row for each name of some bytes, which have a digest.
 
 -- name: add
 INSERT INTO artifact (id, scope, session_id, name, kind, digest, uri, size_bytes, retention, actor, created_us,
@@ -23,7 +23,7 @@ RETURNING {columns:artifact}
 UPDATE artifact SET uri = :uri WHERE id = :id
 RETURNING {columns:artifact}
 
--- The newest of a name: names are labels and may be given again.
+-- The newest artifact of a name: several may have the same name.
 -- name: by_name
 SELECT {columns:artifact}
 FROM artifact
@@ -42,7 +42,7 @@ WHERE (:everywhere = 1 OR scope = :scope OR session_id = :session_id) AND {here}
 ORDER BY created_us DESC, id DESC
 LIMIT :limit
 
--- Every row of every scope: for the check of rows against bytes.
+-- Every row of every scope, to compare rows with bytes.
 -- name: total
 SELECT COUNT(*) AS n FROM artifact
 

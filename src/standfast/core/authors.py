@@ -1,7 +1,7 @@
-"""Who wrote a text, for the LLM that reads it next.
+"""The author of a text, for an LLM that reads it.
 
-An LLM reads stored text beside its own instructions. Each such text is therefore quoted on one line, or line by line,
-and its author is named with a kind: `person`, `agent` or `unknown`. A person is an actor of the form
+An LLM reads stored text beside its own instructions. So each such text is quoted, on one line or line by line, and its
+author is named with a kind: `person`, `agent` or `unknown`. A person is an actor of the form
 `user@host:terminal`; standfast never gives this form to a process that has an agent's variables (`config/actor.py`).
 An actor is a name, not a proof: docs/operating/security.md says what an agent can still do.
 """
@@ -49,7 +49,7 @@ def of(actor: object) -> Author:
 
 
 def of_events(tx: Tx, subject: str, *types: str) -> Author:
-    """The author of what up to three types of events wrote: an actor that is no person, if one of them wrote."""
+    """The author of a text that up to three types of events wrote. If several actors wrote, one that is no person."""
     one, two, three = (types * 3)[:3]
     rows = tx.all(SQL.wrote, subject=subject, one=one, two=two, three=three, limit=ACTORS_MAX)
     authors = [of(row["actor"]) for row in rows]
@@ -64,7 +64,7 @@ def quoted(text: str, limit: int = TEXT_MAX) -> str:
 
 
 def name(text: str) -> str:
-    """A name as it is; in quotes if it could be read as more than a name."""
+    """A name; in quotes if an LLM could read it as more than a name."""
     clean = serial.clean(text, NAME_MAX)
     return clean if re.fullmatch(_PLAIN, clean) else json.dumps(clean, ensure_ascii=False)
 

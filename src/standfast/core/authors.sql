@@ -1,4 +1,4 @@
--- Who wrote the text of a row that has no column for its author.
+-- The actors that wrote the text of a row that has no column for its author.
 
 -- name: wrote
 SELECT actor

@@ -1,6 +1,6 @@
-"""S3 and what speaks its language, through `obstore` (extra `s3`): for copies, and for the bytes of artifacts.
+"""Buckets of S3 and compatible services, through `obstore` (extra `s3`), for copies and the bytes of artifacts.
 
-Credentials come from the environment alone. Failures are OSError: one line, which names no credential.
+Credentials come only from the environment. Errors are OSError with one line, which contains no credential.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from standfast.errors import InvalidInput, StorageError
 
 BLOCK_BYTES = 1 << 20
 RETRIES_MAX = 4
-"""About a second while a service refuses connections; then the caller gets the error."""
+"""Retries of one request. They take about a second while a service refuses connections."""
 
 
 class Entry(NamedTuple):
@@ -105,7 +105,7 @@ class Bucket:
 
     @contextmanager
     def locked(self, *, alone: bool) -> Iterator[None]:
-        """S3 has no locks. `forget` beside a copy that is being taken may remove an artifact; verifying finds that."""
+        """Do nothing: S3 has no locks. `forget` during a copy may remove an artifact of it; verifying finds that."""
         yield
 
     def _path(self, name: str) -> str:
@@ -114,7 +114,7 @@ class Bucket:
 
 @contextmanager
 def _os_errors() -> Iterator[None]:
-    """Errors of the service as OSError: one line, which names no credential."""
+    """Turn errors of the service into OSError with one line, which contains no credential."""
     from obstore.exceptions import BaseError
 
     try:

@@ -1,7 +1,4 @@
-"""One rule for each kind of argument: durations, times, numbers, page sizes, cursors and lengths.
-
-How a name is written: `keys.py`.
-"""
+"""Checks of arguments: durations, times, numbers, page sizes and cursors. `keys.py` checks names."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ def time_and_id(after: str | None) -> tuple[int, str]:
 
 
 def no_cursor(after: object) -> InvalidInput:
-    """The refusal of an `after` that no page of this list ended with."""
+    """The error for an `after` that is not a cursor of this list."""
     return InvalidInput(f"{_shown(after)!r} is not a cursor of this list", "use the `next` of the last page")
 
 

@@ -1,11 +1,11 @@
-"""Claims: rows that one holder has at a time, with a lease and a fence. Mail, tasks and webhook events share this.
+"""Claims of mail, tasks and webhook events: one holder at a time has a row, with a lease and a fence.
 
-A process that is known to be dead holds nothing: its rows are ready at once. An actor's claim ends by time. A new
-holder gets the next fence, and the old holder is refused from then on. The caller's claim is known by its
-holder, by its actor (`claim` in one shell, `done` in another) and, where the claimed model is given, by its fence.
+The rows of a process that is known to be dead are ready at once. The claim of an actor ends by time. A new holder gets
+the next fence, and the old holder is refused from then on. A caller is recognised by its holder, by its actor (`claim`
+in one shell, `done` in another) and, if it passes the claimed model, by the fence of that.
 
-Finding, locking, refusing, renewing and expiring are here. Which row is ready, what taking it writes and how it
-ends differ for good reasons, so they stay with each resource.
+This module finds, locks, renews and expires rows, and refuses callers that do not hold them. Each resource decides
+which row is ready, and how a claim begins and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from standfast.errors import LeaseLost
 from standfast.ids import PREFIXES, short
 
 HOLDERS_MAX = 1000
-"""Processes that hold rows of one table, judged at each claim."""
+"""The most processes that are checked at each claim, of those that hold rows of the table."""
 FREE: Row = dict.fromkeys(("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us"))
 """The columns of a row without a holder."""
 
@@ -70,13 +70,13 @@ class Claims(Generic[M]):
         self.by_id_for_update = statement(
             f"SELECT {{columns:{table}}} FROM {table} WHERE id = :id {{for_update}}", name=f"{table}_for_update"
         )
-        # Asked without a time, so that on PostgreSQL it travels with the beginning of the transaction.
+        # It has no time parameter, so that PostgreSQL gets it in one round trip with BEGIN.
         self.processes = statement(
             f"SELECT DISTINCT holder FROM {table} WHERE holder IS NOT NULL AND holder LIKE 'p:%' AND holder <> :own"
             " AND lease_until_us > 0 LIMIT :limit",
             name=f"{table}_processes",
         )
-        # The holder's name stays: the journal entry of the next holder has it.
+        # The holder stays, because the journal row of the next holder names it.
         self.expire_lease = statement(
             f"UPDATE {table} SET lease_until_us = 0, lease_boot = NULL, lease_mono_us = 0 WHERE holder = :holder",
             name=f"{table}_expire_lease",
@@ -98,7 +98,7 @@ class Claims(Generic[M]):
 
     def locked(self, tx: Tx, which: str | M) -> Row:
         """The row; no other transaction changes it until this one ends. Raises NotFound."""
-        # The model has the id: on PostgreSQL a round trip less.
+        # With a model no lookup is needed, which saves a round trip to PostgreSQL.
         return self.lock(tx, which.id if isinstance(which, self.model) else self.find(tx, which)["id"])
 
     def lock(self, tx: Tx, id: str) -> Row:
@@ -110,7 +110,7 @@ class Claims(Generic[M]):
     # -- the holder ----------------------------------------------------------------------------------
 
     def claimed(self, tx: Tx, which: str | M) -> M | None:
-        """`which`, if it is a claim of this very holder: its fence counts."""
+        """`which`, if it is a model that this holder claimed. Then its fence is compared."""
         return which if isinstance(which, self.model) and which.holder == tx.caller.holder else None
 
     def refusal(self, tx: Tx, row: Row, which: str | M) -> LeaseLost | None:
@@ -151,7 +151,7 @@ class Claims(Generic[M]):
         raise LeaseLost(f"{self._named(row)} is not held by {tx.caller.actor}", hint)
 
     def ended_by_caller(self, tx: Tx, row: Row, which: str | M) -> bool:
-        """Whether this very claim ended the row, or, without a claim, this actor. Raises LeaseLost for a lost claim."""
+        """Whether this claim ended the row; without a claim, whether this actor did. Raises LeaseLost."""
         claim = self.claimed(tx, which)
         if claim is None:
             return bool(row["actor"] == tx.caller.actor)
@@ -183,7 +183,7 @@ class Claims(Generic[M]):
 
 
 def keep_while_alive(store: Store, tx: Tx | None, holder: str | None) -> None:
-    """Renew the leases of this process as long as it lives; inside a transaction, from its commit on."""
+    """Start the thread that renews the leases of this process; inside a transaction, after its commit."""
     if holder != store.caller.holder or not store.caller.holder.startswith("p:"):
         return
     start = leases.renewer(store).start
@@ -194,4 +194,4 @@ def keep_while_alive(store: Store, tx: Tx | None, holder: str | None) -> None:
 
 
 def found(row: Row) -> None:
-    """The row was locked, so the compare-and-set has found it; `defer` asserts that."""
+    """Do nothing: the row is locked, so the compare-and-set finds it. `defer` asserts that it returned a row."""

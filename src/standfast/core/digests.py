@@ -1,9 +1,9 @@
-"""Digests of the journal: which row was changed, removed or added later.
+"""Digests of the journal, which show the rows that were changed, removed or added later.
 
     row       line = seq, hash of the row, account that wrote it
     stretch   1,000 lines; digest n = SHA-256(digest n-1, lines)
 
-`extend` makes the digests of the stretches that are complete: before each copy, and before each check. `check` reads
+`extend` makes the digests of complete stretches, before each copy and before each check. `check` reads
 the whole journal and names the rows that differ. The digests are rows of the same store, so a program that can write
 the store can also write new digests. A *witness* is the last digest at some moment, kept elsewhere: the manifest of
 every copy has one.
@@ -44,10 +44,10 @@ _MARK = struct.Struct(">q8s")
 
 
 class Finding(Model):
-    """One thing that is not as it was."""
+    """One difference between the journal and its digests."""
 
     seq: int | None
-    """The row of the journal; None if no single row can be named."""
+    """The row of the journal; None if the difference is not in one row."""
     text: str
 
 
@@ -57,12 +57,12 @@ class Checked(Model):
     events: int
     """Rows of the journal."""
     upto_seq: int
-    """Rows up to here have a digest."""
+    """Rows up to this one have a digest."""
     open: int
-    """Rows after that, which only a receipt or a witness can prove."""
+    """The number of rows after that. Only a receipt or a witness can prove them."""
     findings: list[Finding]
     witness: str | None = None
-    """The journal as it is now, to compare with later."""
+    """The witness of the present journal, to compare with later."""
 
 
 class Witness(NamedTuple):
@@ -94,9 +94,9 @@ def parse_witness(text: str) -> Witness:
 
 
 def extend(store: Store) -> Witness:
-    """Make the digests of all complete stretches; returns the witness of everything that is settled.
+    """Make the digests of all complete stretches. Returns the witness of all settled rows.
 
-    A restored copy is read only: there they are made and not stored.
+    A restored copy is read only: there the digests are not stored.
     """
     last = store.read(lambda tx: tx.maybe(SQL.last)) or {"n": 0, "upto_seq": 0, "hash": ""}
     while True:
@@ -113,13 +113,13 @@ def extend(store: Store) -> Witness:
 
 
 def _put(store: Store, made: Row, lines: Sequence[_Line]) -> None:
-    """Another process may have made the same digest: then there is nothing to do."""
+    """Store a digest. If another process has stored the same one, nothing changes."""
     marks = b"".join(_MARK.pack(line.seq, line.mark) for line in lines)
     store.write(lambda tx: tx.run(SQL.put, now_us=tx.now_us(), marks=marks, **made))
 
 
 def settled(tx: Tx, after: int, limit: int, older_us: int) -> list[Row]:
-    """Rows of the journal after a number, up to the first that an earlier one may still precede."""
+    """The rows after `after`, up to the first before which another transaction may still commit one."""
     horizon: Row = {"before_us": tx.now_us() - older_us, "floor": journal.settled_floor(tx)}
     rows = tx.all(SQL.stretch, seq=after, limit=limit, **horizon)
     return list(takewhile(itemgetter("settled"), rows))
@@ -162,7 +162,7 @@ def _counted(tx: Tx) -> tuple[int, int, int]:
 
 
 def _stretches(store: Store) -> Iterator[tuple[Row, Sequence[_Line]]]:
-    """Each digest with the rows that the journal has for it now, and what it is chained to."""
+    """Each digest with its predecessor and the rows that the journal has for it now."""
     last: Row = {"n": 0, "upto_seq": 0, "hash": ""}
     while (found := store.read(partial(_stretch, last))) is not None:
         yield found
@@ -195,7 +195,7 @@ def _differing(digest: Row, lines: Sequence[_Line]) -> list[Finding]:
 
 
 def _forgotten(store: Store) -> list[Finding]:
-    """The row that this host saw acknowledged last. It may be newer than every digest."""
+    """Check the row that this host saw acknowledged last. It may be newer than every digest."""
     known = store.memory.known() if store.memory is not None else None
     if known is None or not known.seq or known.epoch != store.pin[1]:
         return []
@@ -208,7 +208,7 @@ def _forgotten(store: Store) -> list[Finding]:
 
 
 def _against(store: Store, witness: Witness) -> list[Finding]:
-    """The digest of the journal up to the witness's row, made of the rows alone."""
+    """Compare the witness with the digest of the rows up to its row."""
     hash, upto, events = "", 0, 0
     while lines := store.read(partial(_page, upto, witness.upto_seq)):
         hash, upto, events = chained(hash, lines), lines[-1].seq, events + len(lines)
@@ -217,7 +217,7 @@ def _against(store: Store, witness: Witness) -> list[Finding]:
     if events != witness.events:
         text = f"the witness has {witness.events} rows up to {witness.upto_seq}; this journal has {events}"
     else:
-        text = f"rows up to {witness.upto_seq} do not say what they said to the witness"
+        text = f"rows up to {witness.upto_seq} were changed since the witness was made"
     return [Finding(None, text)]
 
 

@@ -1,9 +1,9 @@
-"""The gap: a time of which the store has no record, because it was put back in time.
+"""The gap: the time of which the store has no record, because an older copy of it was restored.
 
-    restored copy ──▶ gap open: what may have been sent in it is in doubt ──▶ `restore finish` closes it
+    restored copy ──▶ gap open: effects may have been sent in it ──▶ `restore finish` closes it
 
-It is one row of `meta`. While it is there, an effect that the store does not know may have been sent already: its
-probe decides, or a person. Webhooks and credits wait, unless the ledger of the replaced store was carried over.
+The gap is one row of `meta`. While it is open, an effect without a row may have been sent already. Its probe decides,
+or a person. Webhooks and credits are refused, unless the ledger of the replaced store was carried over.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ SQL = load(__name__)
 KEY = "gap"
 """The key of `meta`."""
 UNSEEN = 1_000_000
-"""Sequence numbers that are left out where no process here knows the highest one."""
+"""Sequence numbers that are skipped if no process on this host knows the highest one."""
 
 
 class Gap(NamedTuple):
-    """The time between the last row of a store that was put back, and that moment."""
+    """The time from the last row of the restored copy to the restore."""
 
     copy: str
     """The copy that was restored; empty if another tool put the store back."""
     seq: int
     """The journal of the copy ends here."""
     seen: int
-    """No process can have seen a higher sequence number."""
+    """A sequence number that is at least as high as any that a process has seen."""
     from_us: int
     to_us: int
     carried: bool = False
@@ -51,7 +51,7 @@ def loads(text: str) -> Gap:
 
 
 def read(tx: Tx) -> Gap | None:
-    """The open gap; None if the store knows all it did."""
+    """The open gap; None if there is none."""
     row = tx.maybe(SQL.value, key=KEY)
     return None if row is None else loads(row["value"])
 

@@ -1,4 +1,4 @@
--- The open gap, and what else `meta` says of the store.
+-- Values of `meta`, such as the open gap.
 
 -- name: value
 SELECT value FROM meta WHERE key = :key

@@ -1,11 +1,10 @@
 """The journal: one row for each change, in the transaction that makes the change.
 
-Append-only. `time_us` is when standfast wrote it down, `occurred_us` when it happened. `source`
-tells what standfast itself did (`seen`) from what an agent reports (`said`).
+It is append-only. `time_us` is when standfast recorded the event, `occurred_us` when it happened. `source` is `seen`
+for what standfast itself did, and `said` for what an agent reported.
 
-`seq` is an identity, not an order: on PostgreSQL a transaction that began early may commit
-late. Readers that must see every row once use `tail` and its cursors, which are opaque:
-`s:<seq>` on SQLite, `p:<xid>:<seq>` on PostgreSQL.
+`seq` is an identity, not an order: on PostgreSQL a transaction that began early may commit late. Readers that must see
+every row once use `tail` and its opaque cursors: `s:<seq>` on SQLite, `p:<xid>:<seq>` on PostgreSQL.
 
 `core/receipts.py` has the hash of a row and the receipt that names it; `core/digests.py` covers the whole journal.
 """
@@ -59,7 +58,7 @@ class Event(Model):
 
 
 class Page(Model):
-    """Some events and the cursor to continue from. The cursor is valid also when nothing came."""
+    """Some events and the cursor to continue from, which is valid also without events."""
 
     events: list[Event]
     cursor: str
@@ -81,9 +80,9 @@ def append(
     scope: str | None = None,
     label: Label | None = None,
 ) -> Receipt:
-    """Write one row in `tx`. Nothing waits for it: the receipt's `seq` comes with the commit.
+    """Write one row in `tx`. The receipt gets its `seq` at the commit.
 
-    Scope, label and session are the caller's, unless what changed belongs to another.
+    Scope, label and session are given if the changed row belongs to others than the caller's.
     """
     now_us = tx.now_us()
     caller = tx.caller
@@ -116,7 +115,7 @@ def remember(store: Store) -> None:
     """Note the newest row in the memory of stores, once that row is durable."""
     if store.memory is not None:
         row = store.read(lambda tx: tx.maybe(SQL.newest))
-        store.sync()  # visible is not yet durable
+        store.sync()  # a visible row may not be on disk yet
         store.memory.opened(store.caller.clock.now_us())
         if row is not None:
             store.note(row["seq"], row_hash(row))
@@ -129,13 +128,13 @@ def last_seq(tx: Tx) -> int:
 
 
 def remembered(tx: Tx, seq: int, hash: str) -> bool:
-    """Whether the journal has this row, and it says the same."""
+    """Whether the journal has this row with this hash."""
     row = tx.maybe(SQL.by_seq, seq=seq)
     return row is not None and (not hash or row_hash(row) == hash)
 
 
 def remember_own(store: Store) -> None:
-    """Note the newest row that this handle was acknowledged. SQLite: without a read, which opens a connection."""
+    """Note the newest row that was acknowledged to this handle. On SQLite without a read, which opens a connection."""
     newest = store.engine.newest
     if newest is None:
         remember(store)
@@ -145,7 +144,7 @@ def remember_own(store: Store) -> None:
 
 
 def remember_about(store: Store, subject: str) -> None:
-    """Note the newest row about `subject`, which this caller has just been acknowledged."""
+    """Note the newest row about `subject`, which was just acknowledged to this caller."""
     if store.memory is not None:
         row = store.read(lambda tx: tx.maybe(SQL.newest_about, subject=subject))
         if row is not None:
@@ -153,31 +152,31 @@ def remember_about(store: Store, subject: str) -> None:
 
 
 class Journal(Resource):
-    """Reading the journal, and proving what it says."""
+    """The journal: read and verify it."""
 
     __slots__ = ()
 
     @query
     def tail(self, tx: Tx, after: str | None = None, limit: int = 50) -> Page:
-        """The next events after a cursor: none skipped, also those committed late, none repeated."""
+        """The next events after a cursor. None is skipped, also if it was committed late, and none is repeated."""
         rows = following(tx, after, limit)
         cursor = cursor_of(rows[-1]) if rows else _parse_cursor(tx, after).cursor
         return Page([event(row) for row in rows], cursor)
 
     @query
     def now(self, tx: Tx) -> str:
-        """A cursor behind everything that is visible now."""
+        """A cursor behind all rows that are visible now."""
         return latest(tx)
 
     @query
     def about(self, tx: Tx, subject: str, *, after: int = 0, limit: int = 50) -> list[Event]:
-        """What happened to one thing, in the order it was written."""
+        """The events about one subject, in the order in which they were recorded."""
         rows = tx.all(SQL.about, subject=subject, seq=after, limit=page_size(limit))
         return [event(row) for row in rows]
 
     @query
     def verify(self, tx: Tx, receipt: str) -> Event | StandfastError:
-        """The event a receipt names, if the journal still says what it said then.
+        """The event of a receipt, if its row is unchanged.
 
         Raises InvalidInput for text that is no receipt, NotFound for a row that is not there,
         Corrupt for a row that was changed.
@@ -206,7 +205,7 @@ class Journal(Resource):
 
 
 def following(tx: Tx, after: str | None, limit: int) -> list[Row]:
-    """The rows after a cursor, in the order in which every reader meets them."""
+    """The rows after a cursor, in the same order for every reader."""
     limit = page_size(limit)
     place = _parse_cursor(tx, after)
     rows: list[Row] = []
@@ -219,7 +218,7 @@ def following(tx: Tx, after: str | None, limit: int) -> list[Row]:
             asked["xid"] = start.xid or _xid_of(tx, start.seq)
             rows += tx.all(SQL.tail, **asked)
         else:
-            # In the order in which the cursor began: rows that were committed out of order have another place in each.
+            # Keep the order of the cursor: transactions may have committed in another order than that of their numbers.
             rows += tx.all(SQL.tail_settled if start.xid else SQL.tail_by_number, ceiling=ceiling, **asked)
         if len(rows) >= limit:
             break
@@ -277,13 +276,13 @@ def _parse_cursor(tx: Tx, text: str | None) -> _Place:
 
 
 def _xid_of(tx: Tx, seq: int) -> str:
-    """The transaction of a row that a cursor of SQLite names."""
+    """The transaction of the row that a cursor of SQLite names."""
     row = tx.maybe(SQL.place, seq=seq) if tx.dialect == "postgres" and seq else None
     return str(row["xid"]) if row else "0"
 
 
 def settled_floor(tx: Tx) -> int:
-    """Rows up to this one were written on another cluster: their transaction numbers mean nothing here."""
+    """Rows up to this one were written on another cluster. Their transaction numbers cannot be compared here."""
     return _segments(tx)[-1][0]
 
 

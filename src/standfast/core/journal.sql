@@ -1,4 +1,4 @@
--- The journal: append-only, in the transaction of the change it tells of.
+-- The journal: append-only. A row is written in the transaction of the change.
 
 -- On SQLite the engine reads the row's number from its connection.
 -- name: append [sqlite]
@@ -82,8 +82,8 @@ WHERE seq > :seq AND seq > :floor AND seq <= :ceiling
 ORDER BY seq
 LIMIT :limit
 
--- Rows that were written on another cluster: their transaction numbers mean nothing here, except
--- among themselves. They are all visible, so there is no horizon to wait for.
+-- Rows that were written on another cluster. Their transaction numbers can be compared only with one another. All of
+-- them are visible, so there is no horizon to wait for.
 -- name: tail_settled [postgres]
 SELECT seq, CAST(xid AS text) AS xid, time_us, occurred_us, scope, actor, holder, source, type, subject, session_id,
        state, stream, version, summary, data, git_dir, origin

@@ -1,4 +1,4 @@
-"""Names that callers choose: keys, locks, tools, roles, names of steps and nodes. One rule for all of them.
+"""The rule for names that callers choose: keys, locks, tools, roles, steps and nodes.
 
 A name has no control, direction or zero-width characters: two names that look the same are the same.
 """

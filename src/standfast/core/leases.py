@@ -1,17 +1,15 @@
-"""Leases: who holds what, until when, and with which fence.
+"""Leases: the holder of a row, its expiry and its fencing token.
 
-One mechanism for everything that can be held: this module owns the rules, the tables that
-carry a lease (`holder, lease_until_us, lease_boot, lease_mono_us, fence`) only use them. The
-table `lease` is for named locks.
+This module has the rules for all tables with a lease (`holder, lease_until_us, lease_boot, lease_mono_us, fence`).
+Table `lease` is for named locks.
 
-Two kinds of holder. A *process* (`p:…`) is known by host, boot, pid namespace, pid and start
-time: if it is gone, and we can tell, its leases are over at once; if we cannot tell, they end by
-time. An *actor* (`a:…`) is a caller of short commands: its leases end by time only,
-and each of its commands renews them.
+There are two kinds of holder. A *process* (`p:…`) is identified by host, boot, pid namespace, pid and start time. If it
+is known to be dead, its leases are over at once; if we cannot tell, they end by time. An *actor* (`a:…`) is a caller of
+short commands. Its leases end only by time, and each of its commands renews them.
 
-Time is counted awake on one host (a closed lid ends nothing, a reboot ends everything), and by
-the server's clock on PostgreSQL. A fence grows with each new holder and is checked inside every
-protected write: a holder that slept too long is refused, even if its own clock says otherwise.
+On SQLite, time is counted awake: suspending the machine ends no lease, and a reboot ends all. On PostgreSQL the clock
+of the server counts. A fence grows with each new holder and is compared inside every protected write, so a holder that
+slept too long is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ PROCESS_US = 60 * SECOND_US
 ACTOR_US = 15 * MINUTE_US
 RENEW_EVERY_S = 15.0
 MARGIN_US = 5 * SECOND_US
-"""A process stops trusting its own lease this long before it ends: clocks and disks are late."""
+"""How long before its end a process stops to rely on its own lease, because clocks and disks may be late."""
 LEASE_MAX_US = 7 * 24 * 60 * MINUTE_US
 NAME_MAX = 500
 
@@ -59,18 +57,18 @@ class Lease(Model):
     acquired_us: int | None
     note: str | None
     standing: str
-    """The state: live, free, over (its time ran out) or gone (its process is dead)."""
+    """The state of its lease: live, free, over (expired) or gone (its process is dead)."""
     receipt: Receipt | None = None
 
 
 class Leases(Resource):
-    """Named locks: take, keep, give back."""
+    """Named locks: acquire, renew, release and list them."""
 
     __slots__ = ()
 
     @transactional
     def acquire(self, tx: Tx, name: str, *, for_: Duration | None = None, note: str | None = None) -> Lease:
-        """Hold `name`, alone, for `for_`. An agent that holds it already keeps its fence.
+        """Hold `name` exclusively for `for_`. An agent that holds it already keeps its fence.
 
         Raises InProgress naming the holder while a live holder has it.
         """
@@ -96,7 +94,7 @@ class Leases(Resource):
 
     @transactional
     def renew(self, tx: Tx, name: str, fence: int, *, for_: Duration | None = None) -> Lease:
-        """Hold on for another term. Not journalled. Raises LeaseLost if another holder came."""
+        """Extend the lease of a lock. It is not journalled. Raises LeaseLost if another holder has taken the lock."""
         for_us = duration_us(for_, "for_")
         row = tx.maybe(SQL.extend, scope=self.scope, name=name, fence=fence, **new_lease(tx, for_us))
         if row is None:
@@ -105,10 +103,10 @@ class Leases(Resource):
 
     @transactional
     def release(self, tx: Tx, name: str, fence: int | None = None) -> Lease:
-        """Give it back; without `fence`, the lock of that name of the caller, or of its agent through a process.
+        """Release a lock. Without `fence`, the lock of the caller, also one that a process of its agent holds.
 
-        Any process may release the leases of a dead or late holder. Raises LeaseLost if it was not held
-        with this fence any more, or belongs to another holder.
+        Any process may release the lock of a dead or expired holder. Raises LeaseLost if the lock has another fence by
+        now, or a live holder.
         """
         crash.point("lease.before_release")
         holder = tx.caller.holder
@@ -126,13 +124,13 @@ class Leases(Resource):
 
     @contextmanager
     def hold(self, name: str, *, for_: Duration | None = None, note: str | None = None) -> Iterator[Lease]:
-        """Hold `name` for the length of the block; a process renews it meanwhile.
+        """Hold `name` during the block. A process renews its lease in the background.
 
-        Raises InProgress if a live holder has it, LeaseLost at the end if it was lost inside.
+        Raises InProgress if a live holder has it, and LeaseLost at the end of the block if it was lost.
         """
         refused_inside(self.tx, "leases.hold")
         if for_ is not None and self.store.caller.holder.startswith("p:"):
-            # A process renews four times in a minute; a shorter lease could end between two of them.
+            # A process renews its leases every 15 s, so a shorter lease could expire in between.
             for_ = max(duration_us(for_, "for_"), PROCESS_US) / SECOND_US
         lease = self.acquire(name, for_=for_, note=note)
         crash.point("lease.after_acquire")
@@ -152,7 +150,7 @@ class Leases(Resource):
 
     @query
     def list(self, tx: Tx, *, everywhere: bool = False, after: str = "", limit: int = 50) -> list[Lease]:
-        """The current holders. An expired holder is listed until another caller takes over."""
+        """List the locks that are held. An expired holder is listed until another caller takes over."""
         limit = page_size(limit)
         rows = tx.all(SQL.page, scope=self.scope, everywhere=int(everywhere), after=after, limit=limit)
         return [_lease(tx, row) for row in rows]
@@ -166,7 +164,7 @@ class Leases(Resource):
 
 
 class LeaseState(NamedTuple):
-    """The state of a lease: held by a holder that may be alive, free, expired, or its holder exited."""
+    """The state of a lease: "live" (its holder may be alive), "free", "over" (expired) or "gone" (holder dead)."""
 
     state: str
 
@@ -180,12 +178,12 @@ class LeaseState(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """The holder is known to be dead: it will not send anything late."""
+        """Whether the holder is known to be dead, so that it sends nothing later."""
         return self.state == "gone"
 
 
 def judge(tx: Tx, row: Row) -> LeaseState:
-    """Judge the lease in `row` by the rules of this engine."""
+    """The state of the lease in `row`, by the clock of this engine."""
     if row["holder"] is None:
         return LeaseState("free")
     if is_gone(row["holder"], tx.caller.clock):
@@ -201,9 +199,9 @@ def _ran_out(tx: Tx, row: Row) -> bool:
 
 
 def may_act_for(tx: Tx, row: Row) -> bool:
-    """Whether the caller may act for the holder: it is the holder, or speaks for the actor that holds it.
+    """Whether the caller is the holder, or a command of the actor that holds the row.
 
-    A command acts for all leases of its actor, also through a process it was tied to.
+    A command may end all leases of its actor, also those that were tied to a process with `--while`.
     """
     caller = tx.caller
     if row["holder"] is None:
@@ -214,7 +212,7 @@ def may_act_for(tx: Tx, row: Row) -> bool:
 
 
 def since_renewal_us(tx: Tx, row: Row) -> int:
-    """How long nothing was seen the holder of this lease: since it was taken or last renewed."""
+    """The time since this lease was taken or last renewed."""
     if tx.dialect == "postgres":
         return int(tx.now_us() - (row["lease_until_us"] - row["lease_for_us"]))
     return int(tx.caller.clock.mono_us() - (row["lease_mono_us"] - row["lease_for_us"]))
@@ -247,7 +245,7 @@ def lost(what: str, row: Row, fence: int) -> LeaseLost:
 
 
 def in_progress(tx: Tx, what: str, row: Row) -> InProgress:
-    """The error while a live holder has it: who, when it may end, what to do."""
+    """The error while a live holder has it. It says who that is and when the lease may end."""
     left_us = max(1, -((tx.now_us() - row["lease_until_us"]) // SECOND_US)) * SECOND_US  # whole seconds, upwards
     return InProgress(
         f"{what} is held by {holder_text(row['holder'])}; "
@@ -257,7 +255,7 @@ def in_progress(tx: Tx, what: str, row: Row) -> InProgress:
 
 
 def _not_yours(tx: Tx, row: Row) -> LeaseLost | None:
-    """Why another caller may not release a lock; None: its holder is late or dead."""
+    """The refusal of another caller that releases a lock; None if its holder is expired or dead."""
     standing, hint = judge(tx, row), "who holds what: standfast lock"
     if standing.free:
         return LeaseLost(f"the lock {row['name']!r} has no holder", hint)
@@ -302,7 +300,7 @@ def parse_process(holder: str) -> Process | None:
 
 
 def is_gone(holder: str, clock: Clock) -> bool:
-    """True only if this holder is a process that is known to be dead. "Cannot tell" is False."""
+    """Whether this holder is a process that is known to be dead. False if we cannot tell."""
     found = parse_process(holder)
     if found is None or found.boot != _boot(clock) or found.namespace != _namespace():
         return False
@@ -311,7 +309,7 @@ def is_gone(holder: str, clock: Clock) -> bool:
 
 
 def is_here(holder: str, clock: Clock) -> bool:
-    """True only if this holder is a process that is known to be there: asleep perhaps, not dead."""
+    """Whether this holder is a process that is known to exist on this host. It may be asleep."""
     found = parse_process(holder)
     if found is None or found.boot != _boot(clock) or found.namespace != _namespace():
         return False
@@ -320,7 +318,7 @@ def is_here(holder: str, clock: Clock) -> bool:
 
 
 def holder_text(holder: str | None) -> str:
-    """A holder as people say it."""
+    """A holder, for people."""
     if not holder:
         return "no holder"
     found = parse_process(holder)
@@ -332,7 +330,7 @@ def _boot(clock: Clock) -> str:
 
 
 def _namespace() -> str:
-    """Pids mean something only inside their namespace: two containers share a boot id, not pids."""
+    """The pid namespace. Two containers of one host share the boot id, but not their pids."""
     try:
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
     except OSError:
@@ -349,22 +347,22 @@ def _stat(pid: int) -> tuple[str, str]:
             return "unknown", ""
         return fields[0].decode(), fields[19].decode()
     except (FileNotFoundError, ProcessLookupError):
-        # Not there, or hidden from us (hidepid): a signal that is none tells the two apart.
+        # The process is gone, or hidden from us (hidepid). Signal 0 tells which.
         return _probe(pid)
     except (OSError, IndexError):
         return "unknown", ""
 
 
 def has_let_go(fields: list[bytes]) -> bool:
-    """Of a process as /proc tells it, from its state on: whether it has ended, and every file of its is closed.
+    """Whether a process has ended and closed its files, by the fields of its /proc stat from the state on.
 
-    Of a killed one the first thread is a zombie at once, while the others may still have its files open.
+    The first thread of a killed process is a zombie at once, but its other threads may still have files open.
     """
     return fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
 
 
 def _probe(pid: int) -> tuple[str, str]:
-    """Without /proc: a pid that answers may be alive, or another process by now; we cannot know."""
+    """The state of a pid without /proc. A pid that exists may belong to another process by now: "unknown"."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -377,13 +375,13 @@ def _probe(pid: int) -> tuple[str, str]:
 # -- renewal ---------------------------------------------------------------------------------------
 
 _ONLY = {"mail": " AND kept = 1"}
-"""Release a claim that its reader abandoned, so that another reader can take it."""
+"""Rows that are not renewed: a mail whose reader abandoned its claim. Then another reader gets it."""
 RENEWED: dict[str, Statement] = {}
-"""Tables whose leases the renewing thread extends, with the statement that does it."""
+"""The statement that extends the leases of a process, by table."""
 
 
 def renewed(table: str) -> None:
-    """Say that rows of `table` carry leases of processes."""
+    """Register `table` as one whose rows have leases of processes."""
     RENEWED[table] = _renewal(table)
 
 
@@ -399,7 +397,7 @@ renewed("lease")
 
 
 class Renewer:
-    """One thread per handle that keeps the leases of this process alive: one statement per table."""
+    """The thread of a handle that renews the leases of this process, with one statement per table."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -409,7 +407,7 @@ class Renewer:
         self._good_until_us = 0
 
     def start(self) -> None:
-        """Called when this process takes its first lease; again after a fork."""
+        """Start the thread when this process takes its first lease, and again after a fork."""
         with self._mutex:
             self._good_until_us = self._mono_us() + PROCESS_US - MARGIN_US
             if self._thread is None or not self._thread.is_alive():
@@ -419,7 +417,7 @@ class Renewer:
 
     @property
     def trusted(self) -> bool:
-        """Whether this process may still believe in its leases, by its own clock."""
+        """Whether this process may still rely on its leases, by its own clock."""
         return self._mono_us() < self._good_until_us
 
     def _mono_us(self) -> int:
@@ -427,7 +425,7 @@ class Renewer:
 
     @property
     def good_until_us(self) -> int:
-        """Until when, in time awake, this process may believe in its leases."""
+        """The monotonic time until which this process may rely on its leases."""
         return self._good_until_us
 
     def renew(self) -> None:
@@ -443,7 +441,7 @@ class Renewer:
             except (StorageError, InvalidInput):
                 if self._store.closed:
                     return
-                continue  # The next round may succeed; until then the leases age, and `trusted` says so.
+                continue  # The next round may succeed. Until then `trusted` becomes False in time.
 
     def stop(self) -> None:
         self._stop.set()
@@ -457,13 +455,13 @@ def renewer(store: Store) -> Renewer:
 
 
 def renew_all(tx: Tx) -> None:
-    """Extend everything the caller holds. Rows it lost carry another holder by now."""
+    """Extend all leases of the caller. Rows that it lost have another holder by now."""
     for extend in RENEWED.values():
         tx.run(extend, holder=tx.caller.holder, now_us=tx.now_us(), mono_now_us=tx.caller.clock.mono_us())
 
 
 ACTOR_TABLES = ("lease", "task", "effect", "webhook_event", "mail", "hold")
-"""Where an actor's leases are renewed by the next command it runs."""
+"""The tables in which each command of an actor renews the leases of the actor."""
 _HOLDS = statement(
     " UNION ALL ".join(f"SELECT 1 AS held FROM {table} WHERE holder = :holder" for table in ACTOR_TABLES) + " LIMIT 1",
     name="holds",
@@ -471,7 +469,7 @@ _HOLDS = statement(
 
 
 def renew_actor_leases(store: Store) -> None:
-    """Renew all leases of the actor. Each of its commands does this. Reads first, writes only then."""
+    """Renew all leases of the actor, as each of its commands does. It writes only if the actor has any."""
     holder = store.caller.holder
     if not holder.startswith("a:") or store.read(lambda tx: tx.maybe(_HOLDS, holder=holder)) is None:
         return
@@ -479,7 +477,7 @@ def renew_actor_leases(store: Store) -> None:
 
 
 def renew_held(tx: Tx) -> None:
-    """The same inside a transaction that is written anyway."""
+    """Renew them inside a transaction that writes anyway."""
     if tx.maybe(_HOLDS, holder=tx.caller.holder) is not None:
         _renew_kept(tx)
 

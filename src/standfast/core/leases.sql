@@ -1,4 +1,4 @@
--- Named locks: one row per (scope, name), permanently, so that fences only grow.
+-- Named locks: one row per (scope, name), which is never deleted, so that fences only grow.
 
 -- name: by_name
 SELECT {columns:lease}

@@ -1,10 +1,9 @@
-"""Notices: the configured `notify` command is started when something needs a person.
+"""Notices: start the configured `notify` command when something needs a person.
 
     notify = ["ntfy", "publish", "my-agents"]          # config.toml
 
-The command is started after the transaction that recorded the matter, in a session of its own,
-and no caller waits for it: it cannot delay a method, fail one, or print into an agent's output. It
-learns what happened from four variables, and from the same as one JSON object on stdin:
+The command starts after the commit, in a process session of its own, and no caller waits for it. So it cannot delay or
+fail a method, or print into the output of an agent. It gets four variables, and the same as one JSON object on stdin:
 
     STANDFAST_EVENT     approval.requested, effect.in_doubt, mail.dead, webhook.dead, run.missed,
                         loop.paused
@@ -12,8 +11,8 @@ learns what happened from four variables, and from the same as one JSON object o
     STANDFAST_SUMMARY   one line, without anything that could harm a terminal
     STANDFAST_HINT      the command that settles it
 
-A notice is a courtesy, started at most once: a process killed between the commit and the
-notice sends none. An item that needs a person stays in `standfast` and in the brief until it is settled.
+The command is started at most once. A process that is killed between the commit and the start starts none. An item that
+needs a person stays in `standfast` and in the brief until it is settled.
 """
 
 from __future__ import annotations
@@ -29,20 +28,19 @@ HINT_MAX = 300
 START_MAX_S = 2.0
 VARIABLE = "STANDFAST_EVENT"
 
-# The shell leaves at once and the command has no parent of ours: no zombie, and no exit status that a
-# program waiting for its own children would find. (A background command's stdin is empty
-# unless it is taken from another descriptor.)
+# The shell exits at once, so the command is no child of this process. It leaves no zombie, and no exit status that a
+# program waiting for its own children would get. A background command gets our stdin only through another descriptor.
 _DETACH = 'exec 3<&0; "$@" <&3 3<&- >/dev/null 2>&1 &'
 
 
 def tell(store: Store, type: str, subject: str, summary: str, hint: str, *, tx: Tx | None = None) -> None:
-    """Start the `notify` command, if there is one. Never raises, never waits for it.
+    """Start the `notify` command, if there is one. It never raises and never waits.
 
-    Call it after the transaction. Inside a caller's own, give its `tx` (`resource.tx`): the command is
-    then started once that has committed.
+    Call it after the commit. Inside a caller's transaction give its `tx` (`resource.tx`): the command starts after the
+    commit.
     """
-    if not store.notify or os.environ.get(VARIABLE):  # what a notice does itself sends no notices
-        return
+    if not store.notify or os.environ.get(VARIABLE):
+        return  # a `notify` command that runs standfast must not start another one
     about = {
         VARIABLE: type,
         "STANDFAST_SUBJECT": clean(subject, SUMMARY_MAX),
@@ -56,13 +54,13 @@ def tell(store: Store, type: str, subject: str, summary: str, hint: str, *, tx: 
 
 
 def start(command: tuple[str, ...], about: dict[str, str]) -> None:
-    """Start `command` with `about` as variables and as JSON on stdin, and forget it."""
+    """Start `command` with `about` as variables and as JSON on stdin, and do not wait for it."""
     import json
     import subprocess
     from contextlib import suppress
 
     text = json.dumps({name.removeprefix("STANDFAST_").lower(): value for name, value in about.items()})
-    # Far below what a pipe holds, so writing it does not wait for a reader.
+    # The text fits into the buffer of a pipe, so writing it does not wait for a reader.
     reader, writer = os.pipe()
     try:
         os.write(writer, text.encode())

@@ -1,4 +1,4 @@
-"""How far long work is: a method calls `progress` with the name of the work, how much is done and how much there is."""
+"""Report the progress of long work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int], object]
-"""Called with the name of the work, how much is done, and how much there is (0: not known)."""
+"""A callback that gets the name of the work, the amount that is done, and the whole amount (0: not known)."""
 
 
 def quiet(doing: str, done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Receipts: the number of a journal row and the hash of what it says. `verify` proves later that it still says so.
+"""Receipts: the number and the hash of a journal row. With a receipt, `verify` proves later that the row is unchanged.
 
 The hash of a row includes its salt (`h2:`), so that no one can guess the contents from it. Rows without a salt have
 `h1:` hashes.
@@ -31,13 +31,13 @@ _HASHED = (
     "data",
 )
 _SALTED = (*_HASHED, "git_dir", "origin")
-"""What the hash of a row with a salt says."""
+"""The columns that the hash of a row with a salt covers."""
 
 
 class Receipt:
-    """Proof that something was written: `seq` finds the row, `hash` says what it must say.
+    """Proof that a journal row was written: its number and its hash.
 
-    `seq` is known once the transaction has been committed.
+    `seq` is None until the transaction has been committed.
     """
 
     __slots__ = ("_fields", "_salt", "seq")
@@ -65,7 +65,7 @@ _SAID = itemgetter(*_SALTED)
 
 
 def row_hash(row: Row) -> str:
-    """The hash of what a row says."""
+    """The hash of a journal row."""
     return _hash(_SAID(row), row["salt"])
 
 
@@ -84,7 +84,7 @@ _RECEIPT = r"(\d{1,18}):(h[12]:[0-9a-f]{64})"  # compiled on first use
 
 
 def parse_receipt(text: str) -> tuple[int, str]:
-    """`4711:h2:…`, or the JSON object as the commands print it."""
+    """The number and the hash in `4711:h2:…`, or in the JSON object that commands print. Raises InvalidInput."""
     plain = text.strip()
     if plain.startswith("{"):
         found = serial.loads(plain, what="receipt", limit_bytes=10_000)

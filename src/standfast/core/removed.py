@@ -1,9 +1,9 @@
-"""Before-images: what a method overwrote or deleted, kept in its own transaction for `undo` (admin/undo.py).
+"""Before-images: the values that a method overwrote or deleted, stored in its transaction for `undo` (admin/undo.py).
 
-`keep` writes one image of one row, right after the journal row of the change. It costs one statement that no caller
-waits for. Leases, counters and times of the last change are not kept: an undo must not give back an old lease.
+`keep` writes the image of one row, right after the journal row of the change. It costs one statement that no caller
+waits for. Leases, counters and times of the last change are left out: an undo must not restore an old lease.
 
-Images are kept for 30 days and up to 256 MB; those younger than a day always.
+Images are kept for 30 days and up to 256 MB. Those that are younger than a day are always kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT_US = 30 * DAY_US
 ALWAYS_US = DAY_US
 BYTES_MAX = 256 << 20
 _PURGE_AT = "00"
-"""An image whose id ends in this, one of 1,024, removes images that are too old or too many."""
+"""An image whose id ends in this text, 1 of 1,024 on average, also removes images that are too old or too many."""
 
 KEYS: Final[dict[str, tuple[str, ...]]] = {
     "agent": ("scope", "name"),
@@ -40,7 +40,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "thread_value": ("thread_seq", "segment", "n"),
     "thread_write": ("thread_seq", "namespace", "checkpoint_id", "task_id", "idx"),
 }
-"""The tables that have before-images, and what names a row of each. A counted `seq` may be given to another row."""
+"""The tables with before-images, and the key of a row of each. `seq` is not used: another row may get the number."""
 _LEASE = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us", "fence", "kept")
 _COUNTED = ("seq", "occurrences", "failures", "last_slot_us", "first_seen_us", "last_seen_us", "updated_us")
 NOT_KEPT = frozenset((*_LEASE, *_COUNTED))
@@ -48,7 +48,7 @@ NOT_KEPT = frozenset((*_LEASE, *_COUNTED))
 
 
 def keep(tx: Tx, table: str, old: Row | None, new: Row | None) -> None:
-    """Keep what `old` said in the columns where `new` differs; None is a row that was not there, or is no more.
+    """Keep the values of `old` in the columns in which `new` differs. None means that there was, or is, no row.
 
     Call it right after the journal row of the change.
     """
@@ -73,7 +73,7 @@ def _put(tx: Tx, table: str, row_key: Row, old: Row | None, new: Row | None) -> 
 
 
 def keep_rows(tx: Tx, table: str, old: Sequence[Row], new: Sequence[Row]) -> None:
-    """The same for all rows that a change was about, before and after it."""
+    """Keep the images of all rows of a change, given as they were before and after it."""
 
     def by_key(rows: Sequence[Row]) -> dict[tuple[object, ...], Row]:
         return {tuple(row[name] for name in KEYS[table]): row for row in rows}
@@ -84,7 +84,7 @@ def keep_rows(tx: Tx, table: str, old: Sequence[Row], new: Sequence[Row]) -> Non
 
 
 def purge(tx: Tx) -> None:
-    """Remove images that are too old, and the oldest of those that are too many bytes."""
+    """Remove images that are too old, and the oldest ones beyond the limit of bytes."""
     now_us = tx.now_us()
     tx.run(SQL.purge, month_ago_us=now_us - KEPT_US, day_ago_us=now_us - ALWAYS_US, bytes_max=BYTES_MAX)
 

@@ -1,8 +1,8 @@
-"""Which repository a label means, and whether a key belongs to it.
+"""The repository of a label, and whether a key belongs to it.
 
-A label is a git directory and an origin (config/scope.py). Table `repository` gives every label that was used an id:
-a new label takes the id of one that it shares a part with, so that worktrees, clones, a moved directory and a remote
-added later stay one repository. If it meets two ids, the one that was written first counts. Rows are only added, so
+A label is a git directory and an origin (config/scope.py). Table `repository` has an id for every label that was used.
+A new label gets the id of a label with which it shares a part. So worktrees, clones, a moved directory and a remote
+that is added later stay one repository. If it shares parts with two ids, the older one counts. Rows are only added, so
 the id of a label never changes.
 
 Rows of task, sweep, decision, state and gate have that id in their column `repository`. Keys of sessions, effects and
@@ -26,7 +26,7 @@ SEPARATE = "if both are meant, separate them: open(scope=…), standfast --scope
 
 
 def known(store: Store, caller: Caller) -> str | None:
-    """The id of the caller's repository; the first time, it is written down. None outside any."""
+    """The id of the caller's repository, which is inserted if it is new. None outside any repository."""
     label = caller.label
     if label.outside:
         return None
@@ -36,12 +36,12 @@ def known(store: Store, caller: Caller) -> str | None:
         return str(row["id"])
     try:
         return engine.write(lambda tx: registered(tx, label), caller)
-    except StorageError:  # full, or locked for too long: reads still work
+    except StorageError:  # the disk is full, or the store was locked for too long: reads still work
         return engine.read(lambda tx: id_of(tx, label), caller)
 
 
 def join(tx: Tx) -> None:
-    """Look up the caller's repository in a transaction that writes anyway; write it down if it is new."""
+    """Look up the caller's repository in a transaction that writes anyway, and insert it if it is new."""
     caller = tx.caller
     if not caller.label.outside:
         caller.repository = registered(tx, caller.label)
@@ -52,7 +52,7 @@ def _exact(tx: Tx, label: Label) -> Row | None:
 
 
 def registered(tx: Tx, label: Label) -> str:
-    """The id of a label, which is written down if it is new; empty outside any."""
+    """The id of a label, which is inserted if it is new; empty outside any repository."""
     row = None if label.outside else _exact(tx, label)
     if label.outside or row is not None:
         return str(row["id"]) if row is not None else ""
@@ -63,7 +63,7 @@ def registered(tx: Tx, label: Label) -> str:
 
 
 def id_of(tx: Tx, label: Label) -> str:
-    """The id of a label, written down or not; empty outside any."""
+    """The id that a label has or would get; empty outside any repository."""
     if label.outside:
         return ""
     row = tx.maybe(SQL.nearest, git_dir=label.git_dir or "", origin=label.origin or "")
@@ -71,7 +71,7 @@ def id_of(tx: Tx, label: Label) -> str:
 
 
 def keyspace(tx: Tx, scope: str, label: Label) -> Keyspace:
-    """Where what belongs to a session's repository is kept, also if its program runs elsewhere."""
+    """The keyspace of a session's repository, wherever the program runs."""
     caller = tx.caller
     if label == caller.label and scope == caller.scope:
         return caller.keyspace
@@ -83,9 +83,9 @@ def labelled(row: Row) -> Label:
 
 
 def same(tx: Tx, one: Label, other: Label) -> bool:
-    """Whether a key of one may be used from the other: one repository, or either is outside any.
+    """Whether a key of one label may be used from the other: they are one repository, or one is outside any.
 
-    Labels that share no part are still one repository if others that were used lead from one to the other.
+    Labels that share no part are one repository if other labels that were used connect them.
     """
     if one.outside or other.outside or one.meets(other):
         return True
@@ -103,7 +103,7 @@ def refuse(tx: Tx, row: Row, what: str) -> None:
 def refused(tx: Tx, row: Row, what: str, label: Label | None = None) -> Conflict | None:
     """The refusal of a key that another repository uses; None if it may be used here.
 
-    `row` has git_dir, origin, id and actor. `label` is the program's, unless it works in a session started elsewhere.
+    `row` has git_dir, origin, id and actor. `label` is given for a session of another repository than the program's.
     """
     here = tx.caller.label if label is None else label
     there = other(tx, row, here)
@@ -117,13 +117,13 @@ def refused(tx: Tx, row: Row, what: str, label: Label | None = None) -> Conflict
 
 
 def other(tx: Tx, row: Row, here: Label) -> str:
-    """The repository of a row and who wrote it, if that is not `here`; otherwise empty."""
+    """The repository of a row, and who wrote the row; empty if that is the repository `here`."""
     there = labelled(row)
     return "" if same(tx, there, here) else f"{serial.clean(there.shown, 300)}{_written(tx, row)}"
 
 
 def _written(tx: Tx, row: Row) -> str:
-    """The account that wrote it, and when: on a shared PostgreSQL a colleague, who may be asked."""
+    """The actor and the database account that wrote the row, and when. On a shared server that may be a colleague."""
     first = tx.maybe(SQL.first_event, subject=row["id"])
     names = [row["actor"], first["db_user"] if first is not None else None]
     said = " as ".join(serial.clean(name, 80) for name in names if name)
@@ -132,7 +132,7 @@ def _written(tx: Tx, row: Row) -> str:
 
 
 def listed(tx: Tx, label: Label) -> bool:
-    """Whether a list shows what has this label: `{here}`, for rows that are not filtered by SQL."""
+    """Whether a list here shows rows with this label. It does in Python what `{here}` does in SQL."""
     wanted = tx.caller.repository
     return wanted is None or label.outside or id_of(tx, label) == wanted
 

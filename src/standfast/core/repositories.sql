@@ -36,6 +36,6 @@ SELECT 1 AS alone
 -- name: alone [postgres]
 SELECT pg_advisory_xact_lock(hashtextextended('repository', 0)) IS NULL AS alone
 
--- When the first event about something was written, and by which account of the database.
+-- The time and the database account of the first journal row about a subject.
 -- name: first_event
 SELECT time_us, db_user FROM event WHERE subject = :subject ORDER BY seq LIMIT 1

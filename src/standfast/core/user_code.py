@@ -1,8 +1,7 @@
-"""Calling other people's code: steps, `do`, `probe`, `compensate`, folds. Always outside a transaction.
+"""Call users' functions: steps, `do`, `probe`, `compensate` and folds. Always outside a transaction.
 
-The core is synchronous and so is this call. Under the async facade it runs on a worker thread,
-and a coroutine that the called function returns is awaited on the caller's event loop, through
-the bridge the facade has put there. Without a bridge a coroutine is refused by name.
+The core is synchronous, and so is `call`. Under the async facade it runs on a worker thread. If the function returns a
+coroutine, the bridge of the facade awaits it on the caller's event loop. Without a bridge, a coroutine is refused.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def named(coroutine: Any, function: Callable[..., Any]) -> Coroutine[Any, Any, A
 
 
 def refuse_generator(function: Callable[..., Any], name: str) -> None:
-    """Raise InvalidInput for a generator function: a call would only make the generator, and send nothing."""
+    """Raise InvalidInput for a generator function: a call would only make the generator and run nothing."""
     import inspect
 
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -100,7 +99,7 @@ def warn_duplicate(before: Any, function: Callable[..., Any], name: str) -> None
     """Warn if another function has this name: calls of one would return results of the other.
 
     The same function of the same module is a reload or a notebook cell that runs again. A function inside a function
-    lives as long as its caller, so nothing is said about it.
+    lives as long as its caller. For both there is no warning.
     """
     place = f"{function.__module__}.{function.__qualname__}"
     other = None if before is None else f"{before.__module__}.{before.__qualname__}"
@@ -130,7 +129,7 @@ class Nested(InvalidInput):
 
 @contextmanager
 def inside(tool: str) -> Iterator[None]:
-    """Mark the block as the body of an effect: its function, its probe or its compensation."""
+    """Mark the block as the body of an effect: a call of its function, its probe or its compensation."""
     token = _inside.set(tool)
     try:
         yield

@@ -1,1 +1,1 @@
-"""Views: what needs a person, what happened when. They read and never write."""
+"""Views: what needs a person, and what happened when. They only read."""

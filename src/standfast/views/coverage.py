@@ -1,7 +1,7 @@
-"""What an answer covers: one repository or the whole store, and which known stores it did not read.
+"""The coverage of a view: one repository or the whole store, and the known stores that it did not read.
 
-The views judge every open row of the store and divide the result here. A repository filters the list;
-it never hides that something waits: items of other repositories and scopes are counted.
+Views judge every open row of the store, and use this module to divide the rows by repository. A view lists those of one
+repository, and counts those of other repositories and scopes, so that nothing that waits is hidden.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def covers_all(caller: Caller, everywhere: bool | None) -> bool:
-    """Whether a view shows the whole store: as asked, and by default outside a repository, in no scope."""
+    """Whether a view shows the whole store. By default it does if the caller has no repository and no scope."""
     return caller.repository is None and not caller.scope if everywhere is None else everywhere
 
 
 class Place(NamedTuple):
-    """Where a row belongs."""
+    """The repository and the scope of a row."""
 
     here: bool
-    """Listed for this caller: in its repository and scope; outside any repository, in its scope."""
+    """Whether they are the caller's. Outside any repository only the scope counts."""
     name: str
-    """The repository and the scope as people know them, if they are not the caller's own."""
+    """The repository and the scope for people; empty if they are the caller's own."""
 
 
 class Places:
-    """Where rows belong. Each label is looked up once."""
+    """The places of rows. Each label is looked up once."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
@@ -40,7 +40,7 @@ class Places:
         self._listed: dict[Label, bool] = {}
 
     def of(self, row: Row) -> Place:
-        """Of a row with a scope; with a label, if its kind depends on the repository."""
+        """The place of a row with a scope and, if its kind depends on the repository, a label."""
         label = self.label(row)
         if label not in self._listed:
             self._listed[label] = repositories.listed(self._tx, label)
@@ -52,14 +52,14 @@ class Places:
         return Label(row.get("git_dir"), row.get("origin"))
 
     def of_keyspace(self, row: Row) -> Place:
-        """Of a task, a decision or a state value, which belong to a repository."""
+        """The place of a task, a decision or a state value, which belong to a repository."""
         label = Label(row["git_dir"], row["origin"])
         here = (row["scope"], row["repository"]) == self._tx.caller.keyspace
         return Place(here, "" if here and self._inside else named(label, row["scope"]))
 
 
 def named(label: Label, scope: str) -> str:
-    """A repository and a scope as people know them."""
+    """A repository and a scope, for people."""
     name = label.name.removesuffix("/.git")
     return " in scope ".join(part for part in (name, scope) if part)
 
@@ -70,7 +70,7 @@ def choice(scope_choice: str | None) -> bool | None:
 
 
 def unread_stores(settings: Settings) -> list[str]:
-    """The remembered stores that this answer did not read, as people name them."""
+    """The stores that this host remembers and this answer did not read."""
     from standfast.db import store_memory
 
     here = store_memory.place_of(settings.target)
@@ -84,7 +84,7 @@ def not_read(unread: list[str]) -> str:
 
 
 def waiting_elsewhere(elsewhere: Mapping[str, int]) -> str:
-    """The sentence about what other repositories and scopes wait for; empty if nothing waits there."""
+    """The sentence that counts the items of other repositories and scopes; empty if there are none."""
     if not elsewhere:
         return ""
     items, places = sum(elsewhere.values()), len(elsewhere)

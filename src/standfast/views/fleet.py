@@ -1,10 +1,10 @@
-"""The fleet: which sessions work now, which wait for a person, and which a crash left behind. Read only.
+"""The fleet: the sessions that work now, wait for a person, or have crashed. Read only.
 
     waits     the session waits, or it asked for an approval that is not answered
     crashed   its process is gone, or its lease ran out
     works     a live process or agent has it
 
-A crashed session comes with the line that continues it. `standfast top` shows this page again and again.
+For a crashed session it has the line that continues it. `standfast top` refreshes this page.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Member(Model):
     where: str
     """The short name of the repository, or of the directory, and the scope."""
     since_us: int
-    """When it was last heard of; of an approval, when it was asked for."""
+    """When it was last updated; if it needs an approval, when that was requested."""
     about: str
     """Its title, its first prompt, or the key that its caller chose."""
     doing: str
@@ -53,7 +53,7 @@ class Member(Model):
 
 
 class Fleet(Model):
-    """The sessions, those that wait first; in each state the oldest first, so that rows keep their place."""
+    """The sessions: those that wait first, and in each state the oldest first, so that rows keep their places."""
 
     members: list[Member]
     elsewhere: int
@@ -98,7 +98,7 @@ def _member(tx: Tx, row: Row, places: Places) -> Member:
 
 
 def _where(label: Label, row: Row) -> str:
-    """The repository by its short name: `ada/shop` of an origin, else the name of its directory."""
+    """The short name of the repository: `ada/shop` of an origin, else the name of its directory."""
     path = os.path.dirname(label.git_dir) if label.git_dir else row["cwd"] or ""
     name = "/".join(label.origin.split("/")[-2:]) if label.origin else os.path.basename(path)
     return f"{name} in scope {row['scope']}" if row["scope"] else name

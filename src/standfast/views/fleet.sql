@@ -1,4 +1,4 @@
--- The sessions that are at work, wait, or were left in the middle of it.
+-- The sessions that work, wait, or have crashed.
 
 -- Of the whole store; `coverage` divides it by repository. The newest first: an old one that no process continues
 -- must not hide what works now.

@@ -1,10 +1,10 @@
-"""Recovery: what a crash left behind, and the command that settles each piece.
+"""Recovery: the unsettled rows of the store, with the command that settles each.
 
-There is no recovery mode. Opening a session again resumes it; this report only lists what needs
-a person, or will be claimed by the next worker. It reads and changes nothing.
+There is no recovery mode. Opening a session again resumes it. This report only lists what needs a person, or what the
+next worker will claim. It changes nothing.
 
-Every open row of the store is judged before anything is left out: page by page, so that memory is bounded. The
-report then keeps the first `limit` items of each kind, and counts the rest and what waits in other repositories.
+It judges every open row of the store, page by page, so that memory is bounded. Then it keeps the first `limit` items of
+each kind, and counts the others and those of other repositories.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ PAGE = 500
 """Rows that are in memory while they are judged."""
 REASONS_MAX = 20
 UNREAD_US = 15 * MINUTE_US
-"""Mail without a reader for this long is reported."""
+"""Mail that waits for a reader this long is reported."""
 
 LATE_US = MINUTE_US
-"""A slot is absent when it is this late."""
+"""A loop's slot is absent if it is this late."""
 RUN_LATE_US = 5 * MINUTE_US
-"""A queued run that did not begin for this long is reported."""
+"""A run that is queued this long is reported."""
 
 DAEMON = "daemon"
 """The lock of the process that fires loops."""
@@ -56,14 +56,14 @@ PROBLEMS = frozenset(
         *("loop_absent", "loop_stopped", "run_waiting", "lock_expired"),
     )
 )
-"""What went wrong, without what merely waits for an answer."""
+"""The kinds of items that went wrong, without those that only wait for an answer."""
 NEWEST_FIRST = frozenset(("session_crashed", "session_failed", "session_waiting"))
 FAILED_US = 7 * DAY_US
-"""A failed session is listed this long, unless it is opened again."""
+"""How long a failed session is listed, unless it is opened again."""
 
 
 class Item(Model):
-    """One thing to settle."""
+    """One item to settle."""
 
     kind: str
     """One of KINDS."""
@@ -76,19 +76,19 @@ class Item(Model):
     session_id: str | None
     command: str
     here: bool
-    """Whether that is where the caller is."""
+    """Whether they are the caller's."""
     session: str | None = None
     """The key of its session."""
 
 
 class Report(Model):
-    """Everything that is not settled, the most urgent first."""
+    """The items that are not settled, the most urgent first."""
 
     items: list[Item]
     counts: dict[str, int]
-    """How many there are of each kind, listed or not."""
+    """The number of items of each kind, listed or not."""
     elsewhere: dict[str, int]
-    """How many wait in each other repository or scope; empty where the report covers the whole store."""
+    """The number of items of each other repository or scope; empty if the report covers the whole store."""
 
     def __bool__(self) -> bool:
         return bool(self.items or self.elsewhere)
@@ -134,22 +134,22 @@ class Recovery(Resource):
 
     @query
     def unsettled_of(self, tx: Tx, subjects: frozenset[str]) -> dict[str, str]:
-        """Which of these ids are unsettled now, with the kind of each: of the whole store, never truncated."""
+        """The kind of each of these ids that is unsettled now, in the whole store. Never truncated."""
         return {item.id: item.kind for item in unsettled(tx) if item.id in subjects}
 
     @query
     def why_it_waits(self, tx: Tx, session_id: str) -> str:
-        """Why a waiting session waits now; empty if nothing is known."""
+        """Why a waiting session waits now; empty if the store does not say."""
         return why_it_waits(tx, session_id, said=str)
 
     @query
     def waiting_elsewhere(self, tx: Tx, kind: str) -> int:
-        """How many items of this kind wait in other repositories and scopes."""
+        """The number of items of this kind in other repositories and scopes."""
         return sum(item.kind == kind and not item.here for item in unsettled(tx))
 
 
 def unsettled(tx: Tx) -> Iterator[Item]:
-    """Every unsettled thing in the store, judged now."""
+    """Every unsettled item of the store, judged now."""
     now_us = tx.now_us()
     clock = tx.lease_clock()
     gone, places = _Gone(tx), coverage.Places(tx)
@@ -170,7 +170,7 @@ def unsettled(tx: Tx) -> Iterator[Item]:
 
 
 class _Gone:
-    """Which holders are dead processes. The kernel is asked once for each: one process may hold thousands of rows."""
+    """The holders that are dead processes. It asks the kernel once for each, because one may hold thousands of rows."""
 
     def __init__(self, tx: Tx) -> None:
         self._clock = tx.caller.clock
@@ -185,7 +185,7 @@ class _Gone:
         return self._known[holder]
 
     def live(self, row: Row) -> bool:
-        """Whether a holder that may be alive has this row; SQL has judged the time."""
+        """Whether a holder that may be alive has this row. SQL has judged the expiry."""
         return row["holder"] is not None and not row["is_over"] and not self.has(row)
 
 
@@ -211,7 +211,7 @@ def _item(kind: str, id: str, what: str, since_us: int, who: str, place: Place, 
 
 def _in_doubt(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
     for row in rows:
-        from standfast.ledger.effects import texts  # on use: an import costs each start of an agent
+        from standfast.ledger.effects import texts  # imported on use, because agents start often
 
         if row["gave_up_us"] is None and gone.live(row):
             continue
@@ -281,7 +281,7 @@ def _decisions(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
 
 
 def _boxes(tx: Tx, places: Places, rows: Iterator[Row]) -> Iterator[Item]:
-    """Mail for the caller, and mail without a reader. New mail is not reported yet."""
+    """Mail for the caller, and mail without a reader. New mail of others is not reported yet."""
     for row in rows:
         from standfast.record.mail.models import BOUND_DEFAULT  # on use, as above
 
@@ -313,12 +313,12 @@ def _locks(places: Places, gone: _Gone, rows: Iterator[Row]) -> Iterator[Item]:
 
 
 def _in_scope(place: Place, row: Row, *words: str) -> str:
-    """A command about a name that is unique in its scope, also from another one."""
+    """A command about a name that is unique in its scope. It names the scope if that is not the caller's."""
     return hints.command(*words) if place.here else hints.command("--scope", row["scope"], *words)
 
 
 def _absent(tx: Tx, places: Places, late_loops: int) -> Iterator[Item]:
-    """Worked out from the schedules: it is known also while nothing runs that could have noticed."""
+    """Loops whose slot was not fired. They are computed from the schedules, so no daemon has to run."""
     from standfast.record.loops import fire, schedule  # on use, as above
 
     for late in fire.absent(tx, "", everywhere=True, limit=late_loops):
@@ -399,14 +399,14 @@ def why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str:
             for row in effects
             if reason and row["tool"] in reason and row["state"] not in ("planned", "dispatched")
         ][:1]
-    # What the stored sentence says before it names one of these tools has nothing to do with them: "ended by SIGKILL".
+    # Keep the parts of the stored reason before the first one that names a tool: "ended by SIGKILL".
     parts = reason.split("; ") if reason else []
     stored = "; ".join(takewhile(lambda part: not any(tool in part for tool, _ in found), parts))
     return "; ".join([*([said(stored)] if stored else []), *dict.fromkeys(words for _, words in found)])
 
 
 def _blocked_by(tx: Tx, row: Row, said: Callable[[str], str]) -> str | None:
-    """What keeps this effect from going on now; None if nothing does."""
+    """What stops this effect now; None if nothing does."""
     if row["state"] == "dispatched":
         doubted = row["gave_up_us"] is not None or not leases.judge(tx, row).live
         return f"{row['tool']} is in doubt" if doubted else None

@@ -4,7 +4,7 @@
 -- can; whether a process is gone is judged in Python, by the one rule for leases. Each statement repeats the
 -- condition of the partial index it is to use: SQLite does not conclude it by itself.
 
--- A session without a holder never crashed; one held by an actor crashed only when its lease is over.
+-- A session without a holder has not crashed. One that an actor holds has crashed only if its lease is over.
 -- name: held_sessions
 SELECT updated_us AS at_us, id, scope, git_dir, origin, key, agent, cwd, holder, actor, updated_us,
        CASE WHEN {lease_over:t} THEN 1 ELSE 0 END AS is_over

@@ -25,7 +25,7 @@ def resume_line(agent: str | None, key: str, cwd: str | None) -> str:
 
 
 def _directory(path: str) -> str:
-    """Below the home directory with ~, which a shell does not expand inside quotes."""
+    """A path, with ~ outside the quotes, because a shell does not expand it inside them."""
     home = os.path.expanduser("~")
     if path.startswith(home + os.path.sep) and word(path) == path:
         return "~" + path[len(home) :]

@@ -5,9 +5,8 @@
     deploy -staging         one word and not the other
     migrat*                 words that begin so
 
-Case, accents and punctuation do not count. The newest comes first, or by `rank` what fits best.
-What the index has not reached yet is looked at directly: nothing is missing right after it was
-written.
+Case, accents and punctuation do not count. The newest hit comes first; with `by_rank`, the best one. Rows that the
+index does not have yet are read directly, so that a search finds them right after they were written.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SQL = load(__name__)
 KINDS = ("message", "decision", "tool_call", "mail", "task")
 TERMS_MAX = 32
 TAIL_MAX = 20_000
-"""Things of each kind looked at directly where the index cannot be brought up to date."""
+"""Rows of each kind that are read directly if the index cannot be updated."""
 SNIPPET_CHARS = 160
 
 
@@ -49,7 +48,7 @@ class Term(NamedTuple):
 
 
 class Hit(Model):
-    """One thing that was found. `snippet` shows where."""
+    """One row that was found. `snippet` is the text around the words."""
 
     kind: str
     id: str
@@ -62,20 +61,20 @@ class Hit(Model):
     occurred_us: int
     snippet: str
     author: str
-    """Who wrote it; of a tool call, the agent that called. Empty if the store does not say."""
+    """The author; of a tool call, the agent that called. Empty if the store does not say."""
     author_kind: str
     """`person`, `agent` or `unknown`."""
 
 
 class Hits(Model):
-    """What was found, and the cursor to continue from."""
+    """The rows that were found, and the cursor to continue from."""
 
     hits: list[Hit]
     next: str | None
 
 
 class Asked(NamedTuple):
-    """What must be true of a hit beside its words."""
+    """The conditions of a hit beside its words."""
 
     everywhere: bool
     scope: str
@@ -89,7 +88,7 @@ class Asked(NamedTuple):
 
 
 class Search(Resource):
-    """Asking for words."""
+    """Search for words."""
 
     __slots__ = ()
 
@@ -110,16 +109,16 @@ class Search(Resource):
         limit: int = 50,
         progress: Callable[[int], object] = lambda count: None,
     ) -> Hits:
-        """The newest first; `after` is the `next` of the page before. By rank there is one page.
+        """Find rows with these words, the newest first. `after` is the `next` of the last page. `by_rank` has one page.
 
-        The index is brought up to date first where that is possible; `progress` hears how far it is.
-        Raises InvalidInput for what cannot be looked for, NotFound for an unknown session.
+        The index is updated first, if the store can be written; `progress` gets the number of indexed rows. Raises
+        InvalidInput for a text without words, NotFound for an unknown session.
         """
-        parse(text)  # a bad question costs nothing
+        parse(text)  # refuse a bad text before the index is updated
         if kind is not None and kind not in KINDS:
             raise InvalidInput(f"there is no kind {kind!r}", f"one of: {', '.join(KINDS)}")
         if self.tx is None:
-            with suppress(StorageError):  # busy, or not ours to write: it is looked at directly then
+            with suppress(StorageError):  # the store is busy or read only: read the rows directly
                 search_index.SearchIndex(self.store).catch_up(progress)
         narrowed = {"agent": agent, "repo": repo, "tool": tool, "role": role, "kind": kind}
 
@@ -167,7 +166,7 @@ _PART = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 
 
 def parse(text: str) -> list[Term]:
-    """The terms of what a person typed. Raises InvalidInput if there is nothing to look for."""
+    """The terms of a typed text. Raises InvalidInput if it has no word to search for."""
     terms = []
     for minus, phrase, word in _PART.findall(text):
         plain = words(phrase or word)
@@ -181,14 +180,14 @@ def parse(text: str) -> list[Term]:
 
 
 def _fts(terms: list[Term]) -> str:
-    """For FTS5. Terms are words already, so nothing in them is an operator once they are quoted."""
+    """The query for FTS5. Quoted words contain no operators."""
     wanted = " AND ".join(f'"{term.phrase}"{"*" if term.begins else ""}' for term in terms if not term.excluded)
     unwanted = "".join(f' NOT "{term.phrase}"{"*" if term.begins else ""}' for term in terms if term.excluded)
     return f"({wanted}){unwanted}"
 
 
 def _ts(terms: list[Term]) -> str:
-    """For PostgreSQL's tsquery, which takes words as they are."""
+    """The query for PostgreSQL's tsquery, which takes words as they are."""
 
     def spelled(term: Term) -> str:
         followed = " <-> ".join(term.phrase.split())
@@ -279,7 +278,7 @@ def _author(tx: Tx, one: Document) -> Author:
 
 
 def snippet(text: str, terms: list[Term]) -> str:
-    """A stretch of the text around the first term that is found in it, on one line."""
+    """The text around the first term that it contains, on one line."""
     place = _first(text, terms)
     start = max(0, place - SNIPPET_CHARS // 4)
     if start > 0:
@@ -295,4 +294,4 @@ def _first(text: str, terms: list[Term]) -> int:
             found = re.search(r"[\W_]*".join(map(re.escape, term.phrase.split())), text, re.IGNORECASE)
             if found is not None:
                 return found.start()
-    return 0  # found by another spelling of it: with accents, say
+    return 0  # the text has another spelling, for example accents

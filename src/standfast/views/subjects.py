@@ -1,6 +1,6 @@
-"""Subjects: what the row of an id is about, in one line, with its session and its repository.
+"""Subjects: the action of an effect or approval in one line, with its session and its repository.
 
-Screens, the recovery report and the brief name effects and approvals by this. It also finds a row by any id.
+Screens, the recovery report and the brief use it. This module also finds the ids that a text names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SQL = load(__name__)
 
 
 class Subject(Model):
-    """One effect or approval: what it does, and where it belongs."""
+    """The action of an effect or approval, its session and its repository."""
 
     id: str
     about: str
@@ -32,15 +32,15 @@ class Subject(Model):
     repository: str
     """The repository and the scope; empty outside any."""
     directory: str | None
-    """Where a command runs."""
+    """The directory in which a command runs."""
 
     def names(self) -> dict[str, str | None]:
-        """The fields that a screen adds to those of the model."""
+        """The fields that a screen shows beside those of the effect or approval."""
         return {"about": self.about, "session_key": self.session_key, "repository": self.repository}
 
 
 class Subjects(Resource):
-    """Asking what ids are about."""
+    """Find ids and the actions of effects and approvals."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ def _row(tx: Tx, id: str) -> Row | None:
 
 
 def action_of(row: Row) -> Action:
-    """An approval's action is that of its stored question; an effect's that of its intent."""
+    """The action of an approval by its stored question, and that of an effect by its intent."""
     if row["question"] is not None:
         asked = _dict(serial.read(row["question"]))
         return subjects.action(str(asked.get("tool", row["tool"])), asked.get("action"))
@@ -85,7 +85,7 @@ def _dict(value: serial.Json) -> dict[str, serial.Json]:
 
 
 def found_ids(tx: Tx, text: str) -> list[str]:
-    """The ids that `text` names, of every kind that has a screen of its own."""
+    """The ids that `text` names, of every kind that has a screen."""
     if is_id(text):
         return [text]
     rows = tx.all(SQL.by_key, key=text)

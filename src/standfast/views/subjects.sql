@@ -1,4 +1,4 @@
--- What ids are about, and which rows an id, the end of an id or a key names.
+-- The subjects of effects and approvals, and the rows that an id, the end of an id or a key names.
 
 -- name: effect
 SELECT e.tool, e.intent, e.context, NULL AS question, e.scope, e.git_dir, e.origin, s.key AS session_key, s.agent

@@ -1,9 +1,8 @@
-"""The timeline: what really happened around a moment, in order, from the journal and imported transcripts.
+"""The timeline: the events around a time, in order, from the journal and from imported transcripts.
 
-An import is one row of the journal however much it brings: what it brought is found by when it
-happened, in the messages and tool calls themselves. Each row says whether standfast itself saw it or
-an agent said it: self-reports are trusted least. A long stretch without any row is said as a gap,
-because silence is an answer too. No payload is read: the summaries were written for this.
+An import is one row of the journal, so the messages and tool calls that it brought are read from their own tables, by
+the time when they happened. Each row says whether standfast saw the event (`seen`) or an agent reported it (`said`). A
+long time without any row is shown as a gap. No payload is read: rows have summaries.
 
 It covers the caller's repository, and outside one the whole store.
 """
@@ -33,21 +32,21 @@ SQL = load(__name__)
 ROWS_MAX = 2000
 GAP_MIN_US = 10 * MINUTE_US
 STARTED = frozenset(("effect.dispatched", "effect.gave_up", "session.opened", "session.resumed", "session.taken_over"))
-"""Events that are a problem only while what they started is unsettled."""
+"""Events that are a problem only while their effect or session is unsettled."""
 ANSWERS = frozenset(("granted", "denied", "resolved"))
-"""A report about an agent's work by another actor: the one that answered did it, not the session's agent."""
+"""Events of an actor that answers about the work of an agent. The timeline names that actor, not the agent."""
 
 
 class Entry(Model):
-    """One thing that happened."""
+    """One event."""
 
     seq: int
-    """Its row in the journal; 0 for what an import brought."""
+    """Its row in the journal; 0 for an imported message or tool call."""
     occurred_us: int
     time_us: int
     source: str
     agent: str
-    """Who did it: the agent that answered, else the agent whose session it is, else the one that recorded it."""
+    """The agent that answered, else the agent of the session, else the one that recorded the event."""
     type: str
     subject: str
     state: str | None
@@ -60,7 +59,7 @@ class Entry(Model):
 
 
 class Gap(Model):
-    """A stretch in which nothing was recorded at all."""
+    """A time in which nothing was recorded."""
 
     from_us: int
     until_us: int
@@ -71,10 +70,10 @@ class Gap(Model):
 
 
 class Timeline(Model):
-    """A window of time, what was recorded in it, and where nothing was."""
+    """The events in a window of time, and the gaps in it."""
 
     at: Moment | None
-    """The time it was asked about; None for a span with a start or an end."""
+    """The time in the middle of the window; None if the caller gave a start or an end."""
     from_us: int
     until_us: int
     entries: list[Entry]
@@ -83,7 +82,7 @@ class Timeline(Model):
 
 
 class Timelines(Resource):
-    """Asking the journal about a moment."""
+    """List events around a time."""
 
     __slots__ = ()
 
@@ -104,7 +103,7 @@ class Timelines(Resource):
         everywhere: bool | None = None,
         limit: int = 500,
     ) -> Timeline:
-        """What was recorded in the `window` around `at`: in this repository, and outside one in the whole store.
+        """The events in the `window` around `at`: of this repository, and outside one of the whole store.
 
         With `start`, from then until `end` (default: now). `problems`: only what failed, crashed, is in doubt or did
         not run. `subject` is an id, its last six characters or more, or a name such as `lock:deploy`. Raises
@@ -136,7 +135,7 @@ class Timelines(Resource):
             rows = _still_problems(tx, rows)
         if asked["slots"]:
             rows += _not_run(tx, asked, type)
-        rows.sort(key=lambda row: row["occurred_us"])  # stable: of one time, the journal's rows come first
+        rows.sort(key=lambda row: row["occurred_us"])  # a stable sort: at the same time, rows of the journal come first
         entries = [_entry(row) for row in rows[:limit]]
         # Nothing is known about the time after the last row that was read.
         read_until_us = entries[-1].occurred_us if len(rows) > limit else min(until_us, tx.now_us())
@@ -147,7 +146,7 @@ class Timelines(Resource):
         return Timeline(moment, start_us, until_us, entries, gaps, len(rows) > limit)
 
     def _gaps(self, tx: Tx, entries: list[Entry], from_us: int, until_us: int) -> list[Gap]:
-        """Stretches of silence. Those at the edges are followed to the row that ends them."""
+        """The gaps. A gap at an edge of the window extends to the next row outside."""
         if until_us <= from_us:
             return []
         earlier, later = tx.one(SQL.before, us=from_us).values(), tx.one(SQL.after, us=until_us).values()
@@ -178,7 +177,7 @@ def _session(tx: Tx, session: str, whole: bool) -> str:
 
 
 def _ending(text: str | None) -> str | None:
-    """The end of an id, as tables print it, as a pattern; None for everything else."""
+    """A LIKE pattern for the end of an id, as tables print it; None for any other text."""
     suffix = like_suffix(text) if text is not None and not is_id(text) else None
     if text is None or suffix is None:
         return None
@@ -193,7 +192,7 @@ def _is_about(asked: Row, id: str) -> bool:
 
 
 def _span(tx: Tx, at: Time, window: Duration, start: Time | None, end: Time | None) -> tuple[Moment | None, int, int]:
-    """The time that was asked about, if it was one, and the start and the end of the window."""
+    """The time that the caller asked about, if any, and the start and the end of the window."""
     now_us = tx.now_us()
     if start is None and end is None:
         moment, half_us = when.past(at, now_us, "at"), _window_us(window) // 2
@@ -209,7 +208,7 @@ def _span(tx: Tx, at: Time, window: Duration, start: Time | None, end: Time | No
 
 
 def _still_problems(tx: Tx, rows: list[Row]) -> list[Row]:
-    """Without the effects and sessions that went well: only unsettled rows are problems."""
+    """The rows without the starts of effects and sessions that are settled."""
     from standfast.views.recovery import unsettled
 
     now = {item.id for item in unsettled(tx) if item.kind in ("effect_in_doubt", "session_crashed")}
@@ -223,7 +222,7 @@ def _still_problems(tx: Tx, rows: list[Row]) -> list[Row]:
 
 
 def _not_run(tx: Tx, asked: Row, type: str | None) -> list[Row]:
-    """What did not happen: one row for each slot that was missed, skipped or never fired."""
+    """One row for each slot that was missed, skipped or never fired."""
     if type is not None and type.partition(".")[0] != "run":
         return []
     rows = tx.all(SQL.slots_between, **asked) + tx.all(SQL.ranges_into, **asked)
@@ -235,7 +234,7 @@ def _not_run(tx: Tx, asked: Row, type: str | None) -> list[Row]:
 
 
 def _absent(tx: Tx, asked: Row) -> list[Row]:
-    """Derived from the schedules: no process had to be alive to notice."""
+    """Slots that were never fired, computed from the schedules."""
     found = fire.absent(tx, asked["scope"], everywhere=bool(asked["everywhere"]), limit=asked["limit"])
     rows = []
     for late in found:

@@ -19,7 +19,7 @@ WHERE e.occurred_us >= :from_us AND e.occurred_us < :until_us
 ORDER BY e.occurred_us, e.seq
 LIMIT :limit
 
--- What was said, as an imported transcript has it. Only imported messages have a summary.
+-- Messages of imported transcripts. Only imported messages have a summary.
 -- name: messages_between
 SELECT 0 AS seq, m.created_us AS time_us, m.occurred_us AS occurred_us, s.scope AS scope, m.actor AS actor,
        'said' AS source, 'message.said' AS type, m.id AS subject, m.session_id AS session_id,
@@ -34,7 +34,7 @@ WHERE m.summary IS NOT NULL AND m.occurred_us >= :from_us AND m.occurred_us < :u
 ORDER BY m.occurred_us, m.seq
 LIMIT :limit
 
--- What tools were called, as an imported transcript has it. What a hook saw is in the journal.
+-- Tool calls of imported transcripts. The calls that a hook saw are in the journal.
 -- name: calls_between
 SELECT 0 AS seq, c.created_us AS time_us, c.occurred_us AS occurred_us, s.scope AS scope, s.agent AS actor,
        'said' AS source, 'tool.called' AS type, c.id AS subject, c.session_id AS session_id, c.status AS state,

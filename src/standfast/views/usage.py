@@ -31,7 +31,7 @@ _COUNTS = (
     "list_price_microusd",
 )
 _QUARTER_S = 900
-"""Rows are summed by quarter of an hour first: every time zone's day begins at one."""
+"""Rows are first summed by quarter of an hour, because in every time zone a day begins at such a quarter."""
 
 
 class UsageTotal(Model):
@@ -49,7 +49,7 @@ class UsageTotal(Model):
     cost_microusd: int | None
     """In millionths of a US dollar; None if no transcript has a cost."""
     list_price_microusd: int | None = None
-    """Of the calls whose cost is not known, by the list price of their model; None if no price is known."""
+    """The list price of the calls whose cost is not known; None if no price is known."""
 
     @property
     def cost(self) -> str:
