@@ -473,7 +473,7 @@ def test_variables_that_its_owner_passes_on_stay(theirs: str) -> None:
 # -- what doctor says ----------------------------------------------------------------------------------
 
 
-def words(home: Path) -> dict[str, doctor.Word]:
+def words(home: Path) -> dict[str, doctor.Finding]:
     return {word.id: word for word in doctor.examine({}, None, {"HOME": str(home), "PATH": os.environ["PATH"]})}
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
+from standfast.db import catalogue
 from standfast.db.contract import Tx
-from standfast.db.migrations import MIGRATIONS
 from standfast.db.sql import statement
 
 COUNT_MAX = 100_000
@@ -15,14 +13,9 @@ STATES = ("session", "effect", "approval", "task", "loop", "run", "webhook_event
 _OWN = frozenset(("meta", "migration"))
 
 
-def tables() -> list[str]:
-    """Every table the migrations make, in the order they make them."""
-    return [name for migration in MIGRATIONS for name in re.findall(r"(?m)^CREATE TABLE (\w+)", migration.text)]
-
-
 def counts(tx: Tx) -> dict[str, int]:
     """Rows per table, our own book-keeping left out; COUNT_MAX means that many or more."""
-    return {table: _count(tx, table) for table in tables() if table not in _OWN}
+    return {table: _count(tx, table) for table in catalogue.tables() if table not in _OWN}
 
 
 def _count(tx: Tx, table: str) -> int:

@@ -224,7 +224,6 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
     yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
     yield from _schema(store)
     yield from _readable("clock", lambda: [_clock(store)], unchecked)
-    yield from _readable("duplicates", lambda: _duplicates(store), unchecked)
     yield from _readable("loops", lambda: _loops(store, settings), unchecked)
     yield from _readable("imports", lambda: _imports(store), unchecked)
     yield from _readable("vectors", lambda: _vectors(store), unchecked)
@@ -260,8 +259,7 @@ def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
     known: dict[str, doctor.Facts] = {}
     if store is not None:
         known = store.read(lambda tx: {name: doctor.facts(tx, name) for name in names})
-    for word in doctor.examine(known, settings.project_dir):
-        yield Finding(word.id, word.state, word.text, word.remedy)
+    yield from doctor.examine(known, settings.project_dir)
     own, *others = spool.places(settings.data_dir, settings.project_dir)
     waits = spool.waiting(others)
     if size_bytes(own) > spool.DRAINED_MAX_BYTES:  # less is usual: hooks that only report write there
@@ -389,20 +387,6 @@ def _gap(store: OpenStore) -> Finding:
     return Finding("gap", "ok", "no gap is open")
 
 
-def _duplicates(store: OpenStore) -> Iterator[Finding]:
-    """A key in no scope and in a scope with the name of a repository: two things where one was meant."""
-    from standfast.admin import duplicates
-
-    twice = store.read(lambda tx: list(duplicates.found(tx)))
-    for one in twice:
-        text = (
-            f"the {one.kind} {one.key!r} exists twice: without a scope, and in the scope {one.scope!r} of a repository"
-        )
-        yield Finding("duplicates", "warn", text, f"compare both: {'; '.join(one.commands)}")
-    if not twice:
-        yield Finding("duplicates", "ok", "no key exists twice because of a repository's name")
-
-
 def _loops(store: OpenStore, settings: Settings) -> Iterator[Finding]:
     """Every slot that was due has its row; what has none is worked out from the schedules."""
     from standfast.config.actor import account
@@ -434,7 +418,7 @@ _AHEAD = (
 
 
 def _inside_a_file(store: OpenStore, facts: dict[str, object], ways: Ways, temporary: bool) -> Iterator[Finding]:
-    log_bytes, file_bytes = _int(facts.get("wal_bytes")), _int(facts.get("size_bytes"))
+    log_bytes, file_bytes = int(str(facts["wal_bytes"])), int(str(facts["size_bytes"]))
     if log_bytes > LOG_WARN_BYTES:
         remedy = "end the process that keeps an old read open; the next writes give the space back"
         yield Finding("wal", "warn", f"the log has grown to {size(log_bytes)}", remedy)
@@ -490,7 +474,3 @@ def _held_back(store: OpenStore) -> Finding:
         text, _, remedy = said.partition("; ")
         return Finding("journal", "warn", text, remedy)
     return Finding("journal", "ok", "no old transaction holds back its readers")
-
-
-def _int(value: object) -> int:
-    return value if isinstance(value, int) else 0

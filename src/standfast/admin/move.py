@@ -20,8 +20,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import zip_longest
 from typing import Any
 
-from standfast import crash, serial
+from standfast import crash
 from standfast.admin.copies.here import look, open_engine
+from standfast.admin.plans import plan_hash
 from standfast.clock import SYSTEM
 from standfast.config import Settings, parse_db_target
 from standfast.config.files import write as write_file
@@ -58,8 +59,7 @@ class Plan(Model):
 
     @property
     def hash(self) -> str:
-        said = {"store": self.store, "source": self.source, "target": self.target}
-        return serial.hash_text(serial.canonical(said)).removeprefix("h1:")[:12]
+        return plan_hash({"store": self.store, "source": self.source, "target": self.target})
 
 
 def plan(settings: Settings, target: Target) -> Plan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from standfast import crash, files
 from standfast.admin.copies import places
@@ -25,6 +25,9 @@ from standfast.interchange.bundle_export import cloud_event
 from standfast.interchange.bundles import line
 from standfast.models import Model
 
+if TYPE_CHECKING:
+    from standfast.db.postgres.pushed import Server
+
 BATCH = 1000
 SETTLED_US = MINUTE_US
 """On PostgreSQL a row waits this long, because a lower number may still be committed."""
@@ -38,16 +41,6 @@ class Pushed(Model):
     sent: int
     upto_seq: int
     """Rows up to here are at the target."""
-
-
-class Upward(Protocol):
-    """A target: it knows how far it is, and takes lines of JSON by their numbers."""
-
-    shown: str
-
-    def upto(self, store_id: str) -> int: ...
-    def put(self, store_id: str, rows: list[tuple[int, str]]) -> None: ...
-    def close(self) -> None: ...
 
 
 class Files:
@@ -111,7 +104,7 @@ def _alone(store: Store) -> Iterator[None]:
         yield
 
 
-def _opened(to: str) -> Upward:
+def _opened(to: str) -> Files | Server:
     if to.partition("://")[0] not in ("postgresql", "postgres"):
         return Files(to)
     from standfast.db.postgres.pushed import Server

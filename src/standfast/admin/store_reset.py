@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from standfast import serial
+from standfast.admin.plans import plan_hash
 from standfast.config import Settings
 from standfast.config.people import for_people
 from standfast.db import store_memory
@@ -34,8 +34,7 @@ class Plan(NamedTuple):
 
     @property
     def hash(self) -> str:
-        said: dict[str, Any] = {name: value for name, value in self._asdict().items() if name != "to"}
-        return serial.hash_text(serial.canonical(said)).removeprefix("h1:")[:12]
+        return plan_hash({name: value for name, value in self._asdict().items() if name != "to"})
 
 
 def plan(settings: Settings) -> Plan:

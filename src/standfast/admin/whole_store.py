@@ -10,7 +10,7 @@ from typing import overload
 
 from standfast import config
 from standfast.admin import move as moving
-from standfast.admin.copies import choose, here, resource
+from standfast.admin.copies import choose, here
 from standfast.admin.copies.automatic import before_command
 from standfast.admin.copies.restore import Restored
 from standfast.admin.copies.restore import restore as restored
@@ -64,8 +64,7 @@ def restore(
     plan is another by now, NotFound if there is no such copy, Corrupt naming a damaged one. Close every handle first.
     """
     settings = config.load(url, data_dir=data_dir)
-    there = choose.place_of(settings, place, copy)
-    found = resource.read(there, choose.copy_of(there, copy, as_of, receipt).id)
+    found, there = choose.chosen(settings, place, copy, as_of, receipt)
     if to is not None:
         target = os.fspath(to)
         return restored(found, there, config.parse_db_target(target, default_path=target), quiet)

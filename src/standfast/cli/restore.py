@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from standfast import hints, serial
+from standfast import hints
 from standfast.cli import exits
 from standfast.cli.answers import One, show
 from standfast.cli.backup import PLACE
@@ -61,7 +61,7 @@ def restore(
     Without ID it is the newest verified one. After --here, effects that may have been sent since the copy was taken are
     in doubt, until `restore finish` closes that gap. `restore promote` makes a read-only copy the store to work in.
     """
-    from standfast.admin.copies import choose, resource
+    from standfast.admin.copies import choose
     from standfast.admin.copies.restore import restore as restored
 
     settings = load()
@@ -79,8 +79,7 @@ def restore(
         )
     if if_missing and _present(out, settings, place):
         return
-    there = choose.place_of(settings, place, copy)
-    found = resource.read(there, choose.copy_of(there, copy, as_of, receipt).id)
+    found, there = choose.chosen(settings, place, copy, as_of, receipt)
     if to is None:
         _here(out, settings, found, there, confirm, ask=here)
         return
@@ -216,11 +215,12 @@ def _settled(out: Out, sf: Standfast, effect: Effect, said: str) -> bool:
 def _promote(out: Out, settings: Settings, confirm: str | None) -> None:
     """Make the configured read-only copy the store to work in, after one question."""
     from standfast.admin.copies.here import copied, promote
+    from standfast.admin.plans import plan_hash
 
     people.refuse("restores the store")
     there = copied(settings)
     facts = {"store": there.store_id, "copy": there.meta["copy_of"], "place": settings.target.shown}
-    plan = {**facts, "hash": serial.hash(facts).removeprefix("h1:")[:12]}
+    plan = {**facts, "hash": plan_hash(facts)}
     lines = [
         f"{plan['place']} is restored from {plan['copy']}. Promoted, it is the store {plan['store']}.",
         "If another machine still uses this store, both would send what the other does not know of.",

@@ -148,27 +148,9 @@ class Failing(Directory):
         return super().entries(under)
 
 
-def _manifest_first(self: Any, snapshot: Any, blocks: Any) -> Any:
+def _manifest_first(self: Any, made: Manifest, blocks: Any) -> Manifest:
     """The wrong order: a copy that is killed after its manifest looks whole."""
-    whole = Manifest(
-        id=self.id,
-        store_id=self.source.store_id,
-        epoch=snapshot.epoch,
-        engine=self.source.engine,
-        schema=snapshot.schema,
-        seq=snapshot.seq,
-        digest=None,
-        taken_us=self.order.now_us,
-        host="",
-        version="",
-        why="",
-        note=None,
-        file=snapshot.file,
-        tables=snapshot.tables,
-        artifacts=snapshot.artifacts,
-        unreadable=[],
-    )
-    self.place.put_bytes(name_of(self.id), whole.dumps())
-    self.place.put(snapshot.file.name, os.path.join(self.work, snapshot.file.name))
-    self._put_artifacts(snapshot.artifacts, blocks)
-    return whole
+    self.place.put_bytes(name_of(self.id), made.dumps())
+    self.place.put(made.file.name, os.path.join(self.work, made.file.name))
+    self._put_artifacts(made.artifacts, blocks)
+    return made

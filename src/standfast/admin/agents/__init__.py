@@ -1,8 +1,8 @@
-"""The agents on this machine: installing our hooks into their settings, and looking after them.
+"""The coding agents on this machine: installing our hooks, MCP server and skill, and checking them.
 
-known.py     which agents there are, where their settings are, what we write there
-jsonc.py     edits of JSON with comments that leave every other byte as it was
-entries.py   our entries in a text of settings: put in, taken out, judged; pure functions
-installing.py  the files: backup, atomic replacement, restoring
-checking.py  what `doctor` says about each agent
+catalogue.py     the agents, the paths of their settings files, and our entries in them
+jsonc.py         edits of JSON with comments that leave every other byte unchanged
+hook_entries.py, mcp_entries.py, skills.py   our entries in the text of a file; pure functions
+install.py       the files: backup, atomic replacement, restoring
+doctor.py        what `doctor` reports about each agent
 """

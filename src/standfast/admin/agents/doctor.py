@@ -5,27 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from standfast import hints
 from standfast.admin.agents import hook_entries, install, jsonc, mcp_entries
 from standfast.admin.agents.catalogue import AGENTS, BY_NAME, Agent, is_ours
 from standfast.admin.agents.install import Standing
+from standfast.admin.doctor import Finding
 from standfast.clock import DAY_US
 from standfast.db.contract import Tx
 from standfast.interchange.hooks import record
 
 RETENTION_DAYS = {"claude-code": 30, "gemini-cli": 30}
 """Data that the agent deletes silently unless its settings say otherwise."""
-
-
-class Word(NamedTuple):
-    """One thing to say about an agent."""
-
-    id: str
-    state: Literal["ok", "warn"]
-    text: str
-    remedy: str = ""
 
 
 class Facts(NamedTuple):
@@ -44,7 +36,7 @@ def facts(tx: Tx, agent: str) -> Facts:
 
 def examine(
     known: Mapping[str, Facts], project: str | None, environ: Mapping[str, str] | None = None
-) -> Iterator[Word]:
+) -> Iterator[Finding]:
     """Every agent whose directory is there; of the others there is nothing to say."""
     env = os.environ if environ is None else environ
     for agent in AGENTS:
@@ -65,31 +57,33 @@ def standing(agent: Agent, project: str | None, env: Mapping[str, str]) -> Stand
     return next((one for one in found if one.state != "missing"), found[0])
 
 
-def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapping[str, str]) -> Word:
+def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapping[str, str]) -> Finding:
     id = f"agent-{agent.name}"
     found = standing(agent, project, env)
     again = hints.command("install", agent.name)
     if found.state == "unreadable":
-        return Word(id, "warn", f"{found.path}: {found.note}", "mend the file; standfast leaves it alone")
+        return Finding(id, "warn", f"{found.path}: {found.note}", "mend the file; standfast leaves it alone")
     if found.state == "missing":
-        return Word(id, "ok", f"found, and standfast is not installed in it{_heard(facts)}", again)
+        return Finding(id, "ok", f"found, and standfast is not installed in it{_heard(facts)}", again)
     gone = [command for command in _commands(agent, found.path) if not os.access(_program_of(command), os.X_OK)]
     if gone:
-        return Word(id, "warn", f"its hooks call {_program_of(gone[0])}, which is not there", again)
+        return Finding(id, "warn", f"its hooks call {_program_of(gone[0])}, which is not there", again)
     if found.state == "stale":
-        return Word(id, "warn", f"installed in {found.path}, not as this standfast would write it", again)
+        return Finding(id, "warn", f"installed in {found.path}, not as this standfast would write it", again)
     off = switched_off(agent, env)
     if off:
-        return Word(id, "warn", f"installed, and {off} switches all its hooks off", f"take {off} out of its settings")
+        return Finding(
+            id, "warn", f"installed, and {off} switches all its hooks off", f"take {off} out of its settings"
+        )
     silent = codex_skips(found.path, env) if agent.name == "codex" else {}
     if silent:
         why = ", ".join(f"{event} {reason}" for event, reason in list(silent.items())[:3])
         text = f"installed, and Codex does not run {len(silent)} of its hooks: {why}{', …' if len(silent) > 3 else ''}"
-        return Word(id, "warn", text, "start codex, type /hooks, and trust those of standfast")
-    return Word(id, "ok", f"installed in {found.path}{_heard(facts)}")
+        return Finding(id, "warn", text, "start codex, type /hooks, and trust those of standfast")
+    return Finding(id, "ok", f"installed in {found.path}{_heard(facts)}")
 
 
-def _stores(agent: Agent, project: str | None, env: Mapping[str, str]) -> Iterator[Word]:
+def _stores(agent: Agent, project: str | None, env: Mapping[str, str]) -> Iterator[Finding]:
     """Hooks run with the agent's environment, its MCP server with what the agent passes on: two stores may result."""
     from standfast.config import load
     from standfast.errors import InvalidInput
@@ -106,10 +100,10 @@ def _stores(agent: Agent, project: str | None, env: Mapping[str, str]) -> Iterat
             continue  # `config` reports the error
         if hooks.target != tools.target:
             text = f"its hooks use {hooks.target.shown}, its MCP server uses {tools.target.shown} ({path})"
-            yield Word(f"store-{agent.name}", "warn", text, hints.command("install", agent.name))
+            yield Finding(f"store-{agent.name}", "warn", text, hints.command("install", agent.name))
         elif env.get("STANDFAST_ACTOR") and passed.get("STANDFAST_ACTOR") != env.get("STANDFAST_ACTOR"):
             text = f"its MCP server does not get STANDFAST_ACTOR ({path}), so its tools act as another actor"
-            yield Word(f"store-{agent.name}", "warn", text, hints.command("install", agent.name))
+            yield Finding(f"store-{agent.name}", "warn", text, hints.command("install", agent.name))
 
 
 def _server_files(agent: Agent, project: str | None, env: Mapping[str, str]) -> list[str]:
@@ -127,16 +121,16 @@ def _server_environment(agent: Agent, path: str, env: Mapping[str, str]) -> dict
         return None
 
 
-def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Word:
+def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Finding:
     """When the agent's own transcripts vanish, and whether they are kept here by then."""
     id = f"transcripts-{agent.name}"
     days = retention_days(agent, env)
     text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days"
     if facts is not None and facts.imported:
-        return Word(id, "ok", f"{text}; {facts.imported} of its files are imported")
+        return Finding(id, "ok", f"{text}; {facts.imported} of its files are imported")
     if days is None:
-        return Word(id, "ok", text)
-    return Word(id, "warn", f"{text}, and none is imported", hints.command("import", agent.name))
+        return Finding(id, "ok", text)
+    return Finding(id, "warn", f"{text}, and none is imported", hints.command("import", agent.name))
 
 
 def retention_days(agent: Agent, env: Mapping[str, str]) -> int | None:

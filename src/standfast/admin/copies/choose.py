@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from standfast.admin.copies import check, resource
+from standfast.admin.copies.manifest import Manifest
 from standfast.admin.copies.places import CopyPlace, configured, opened
 from standfast.admin.copies.resource import Copy
 from standfast.clock import SYSTEM, Time
@@ -40,8 +41,16 @@ def place_of(settings: Settings, named: str | None, copy: str | None) -> CopyPla
     return mine[0]
 
 
+def chosen(
+    settings: Settings, place: str | None, copy: str | None, as_of: Time | None, receipt: str | None
+) -> tuple[Manifest, CopyPlace]:
+    """The manifest of the copy to restore, and the place of that copy. Raises NotFound; Corrupt naming the copy."""
+    there = place_of(settings, place, copy)
+    return resource.read(there, copy_of(there, copy, as_of, receipt).id), there
+
+
 def copy_of(place: CopyPlace, copy: str | None, as_of: Time | None, receipt: str | None) -> Copy:
-    """By one of three: its id, a time, or a receipt; without any the newest verified one."""
+    """The copy with an id, the newest not after a time, or the oldest with a receipt; else the newest verified one."""
     if sum(given is not None for given in (copy, as_of, receipt)) > 1:
         raise InvalidInput("an id, a time and a receipt each choose a copy", "give one of: ID, --as-of, --receipt")
     copies, now_us = resource.listed(place), SYSTEM.now_us()

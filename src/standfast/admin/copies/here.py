@@ -17,7 +17,7 @@ import shutil
 import time
 from typing import Any, NamedTuple
 
-from standfast import crash, serial
+from standfast import crash
 from standfast.admin import gap_changes
 from standfast.admin.copies.automatic import before_command
 from standfast.admin.copies.manifest import Manifest
@@ -25,6 +25,7 @@ from standfast.admin.copies.places import CopyPlace, sync
 from standfast.admin.copies.restore import DATABASE, restore
 from standfast.admin.copies.take import ARTIFACTS
 from standfast.admin.gap_changes import Epochs
+from standfast.admin.plans import plan_hash
 from standfast.clock import SYSTEM
 from standfast.config import Settings
 from standfast.config.people import for_people
@@ -58,8 +59,7 @@ class Plan(Model):
 
     @property
     def hash(self) -> str:
-        said = {"copy": self.copy, "place": self.place, "epoch": self.epoch, "seen": self.gap["seen"]}
-        return serial.hash_text(serial.canonical(said)).removeprefix("h1:")[:12]
+        return plan_hash({"copy": self.copy, "place": self.place, "epoch": self.epoch, "seen": self.gap["seen"]})
 
 
 class There(NamedTuple):

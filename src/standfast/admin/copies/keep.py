@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from standfast import crash, serial
+from standfast import crash
 from standfast.admin.copies.manifest import name_of
 from standfast.admin.copies.take import ARTIFACTS, artifact_name
+from standfast.admin.plans import plan_hash
 from standfast.clock import DAY_US, HOUR_US
 from standfast.config.files import KEEP
 from standfast.errors import InvalidInput
@@ -37,7 +38,7 @@ class Plan(Model):
     @property
     def hash(self) -> str:
         """The hash that a person confirms if there is no terminal."""
-        return serial.hash_text(serial.canonical(dict(self.as_dict()))).removeprefix("h1:")[:12]
+        return plan_hash(self.as_dict())
 
 
 def rules(text: str) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import TypeAlias
 
 from standfast.config.target import COPIES_VARIABLE, copies_dir, expand_home, home
 from standfast.core.buckets import BLOCK_BYTES, Bucket, Entry
@@ -24,23 +24,6 @@ LOCK_WAIT_S = 30.0
 LEFT_AFTER_S = 24 * 3600
 """Temporary directories that a killed process left are removed when they are this old."""
 _WORK = "incoming-"
-
-
-class CopyPlace(Protocol):
-    """The calls that copies need from a storage location. Each belongs to one store, or is the `root` above the
-    stores."""
-
-    shown: str
-
-    def of(self, store_id: str) -> CopyPlace: ...
-    def stores(self) -> list[str]: ...
-    def put(self, name: str, path: str) -> None: ...
-    def put_bytes(self, name: str, data: bytes) -> None: ...
-    def read(self, name: str) -> Iterator[bytes]: ...
-    def entries(self, under: str = "") -> Iterator[Entry]: ...
-    def remove(self, name: str) -> None: ...
-    def working(self) -> Any: ...
-    def locked(self, *, alone: bool) -> Any: ...
 
 
 def opened(text: str | None) -> CopyPlace:
@@ -164,6 +147,10 @@ class Directory:
     def free_bytes(self) -> int:
         found = os.statvfs(self.path)
         return found.f_bavail * found.f_frsize
+
+
+CopyPlace: TypeAlias = Directory | Bucket
+"""A place that belongs to one store, or the `root` above the stores."""
 
 
 def sync(path: str) -> None:

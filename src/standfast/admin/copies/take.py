@@ -50,17 +50,6 @@ class Order(NamedTuple):
     """The digest of the journal: core/digests.py."""
 
 
-class _Snapshot(NamedTuple):
-    """What a snapshot gave; the file is in the working directory."""
-
-    file: File
-    epoch: int
-    schema: int
-    seq: int
-    tables: dict[str, Rows]
-    artifacts: dict[str, int]
-
-
 def take(source: Source, root: CopyPlace, order: Order) -> Manifest:
     """Take one copy. Raises StorageError naming the copy; then there is none, and the others are as they were."""
     copy_id, place = new_id("cpy"), root.of(source.store_id)
@@ -89,8 +78,8 @@ class _Taking(NamedTuple):
                 stack.enter_context(artifact_files.putting(root))  # the collector removes no file that the copy names
             file, facts = child.run(path, self.work, f"{self.id}.db.{packing.suffix()}", self.order.progress)
             counted = {table: Rows(rows) for table, rows in facts.rows.items()}
-            snapshot = _Snapshot(file, facts.epoch, facts.schema, facts.seq, counted, facts.artifacts)
-            return self._finish(snapshot, lambda digest: artifact_files.read(root, digest, facts.artifacts[digest]))
+            made = self._manifest(file, counted, facts.artifacts, epoch=facts.epoch, schema=facts.schema, seq=facts.seq)
+            return self._finish(made, lambda digest: artifact_files.read(root, digest, facts.artifacts[digest]))
 
     def by_rows(self) -> Manifest:
         from standfast.db.postgres import copying
@@ -111,37 +100,38 @@ class _Taking(NamedTuple):
             file = packing.packed(_together(lines()), os.path.join(self.work, name), name)
             counted = {table: Rows(sum.rows, sum.hash) for table, sum in sums.items()}
             epoch, schema = int(found.meta.get("epoch", "1")), int(found.meta["schema_version"])
-            snapshot = _Snapshot(file, epoch, schema, found.seq, counted, found.artifacts)
-            return self._finish(snapshot, found.blocks)
+            made = self._manifest(file, counted, found.artifacts, epoch=epoch, schema=schema, seq=found.seq)
+            return self._finish(made, found.blocks)
 
-    def _finish(self, snapshot: _Snapshot, blocks: Callable[[str], Iterator[bytes]]) -> Manifest:
-        crash.point("copy.before_file")
-        self.place.put(snapshot.file.name, os.path.join(self.work, snapshot.file.name))
-        crash.point("copy.before_artifacts")
-        unreadable = self._put_artifacts(snapshot.artifacts, blocks)
-        kept = {digest: size for digest, size in snapshot.artifacts.items() if digest not in unreadable}
-        manifest = Manifest(
+    def _manifest(self, file: File, counted: dict[str, Rows], artifacts: dict[str, int], **numbers: int) -> Manifest:
+        return Manifest(
             id=self.id,
             store_id=self.source.store_id,
-            epoch=snapshot.epoch,
             engine=self.source.engine,
-            schema=snapshot.schema,
-            seq=snapshot.seq,
             digest=self.order.digest,
             taken_us=self.order.now_us,
             host=os.uname().nodename,
             version=metadata.version("standfast"),
             why=self.order.why,
             note=self.order.note,
-            file=snapshot.file,
-            tables=snapshot.tables,
-            artifacts=kept,
-            unreadable=unreadable,
+            file=file,
+            tables=counted,
+            artifacts=artifacts,
+            unreadable=[],
+            **numbers,
         )
+
+    def _finish(self, made: Manifest, blocks: Callable[[str], Iterator[bytes]]) -> Manifest:
+        crash.point("copy.before_file")
+        self.place.put(made.file.name, os.path.join(self.work, made.file.name))
+        crash.point("copy.before_artifacts")
+        unreadable = self._put_artifacts(made.artifacts, blocks)
+        kept = {digest: size for digest, size in made.artifacts.items() if digest not in unreadable}
+        made = made.replace(artifacts=kept, unreadable=unreadable)
         crash.point("copy.before_manifest")
-        self.place.put_bytes(name_of(self.id), manifest.dumps())
+        self.place.put_bytes(name_of(self.id), made.dumps())
         crash.point("copy.after_manifest")
-        return manifest
+        return made
 
     def _put_artifacts(self, wanted: dict[str, int], blocks: Callable[[str], Iterator[bytes]]) -> list[str]:
         """Put those that the place lacks. Returns the ones that the store itself cannot read."""
