@@ -56,28 +56,8 @@ _HOMES = {
     "standfast.record.chat": ("ToolCall", "orphans", "to_anthropic", "to_openai"),
     "standfast.record.open_session": ("Session",),
     "standfast.record.steps": ("step",),
-    "standfast.errors": (
-        "ApprovalRequired",
-        "Busy",
-        "CommitUnknown",
-        "Conflict",
-        "Corrupt",
-        "EffectInDoubt",
-        "IllegalTransition",
-        "InProgress",
-        "InvalidInput",
-        "KeyConflict",
-        "LeaseLost",
-        "NoAnswer",
-        "NoSession",
-        "NotFound",
-        "SchemaTooNew",
-        "StandfastError",
-        "StorageError",
-        "UnsafeStorage",
-        "VersionConflict",
-    ),
 }
+"""The modules of the public names. All others are errors."""
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -127,14 +107,13 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker must refuse unknown names
 
     def __getattr__(name: str) -> object:
-        module = _WHERE.get(name)
-        if module is None:
+        if name not in __all__:
             from standfast.errors import NoAttribute
 
             raise NoAttribute("module 'standfast'", name, __all__)
         from importlib import import_module
 
-        value = getattr(import_module(module), name)
+        value = getattr(import_module(_WHERE.get(name, "standfast.errors")), name)
         globals()[name] = value
         return value
 

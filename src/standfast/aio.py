@@ -12,7 +12,7 @@ cancelled `do` leaves its effect in doubt.
 Each call is a coroutine: `asyncio.create_task(sf.tasks.add("x"))` works, and Python warns of one that is never
 awaited. Results that you can also enter or iterate (sessions, locks, `follow`) are a `_Call` around such a coroutine.
 
-`aio.pyi` has the types: one class for each resource and for what methods give. `make stubs` writes it.
+`aio.pyi` has the types: one class for each resource and for each object that methods return. `make stubs` writes it.
 """
 
 from __future__ import annotations

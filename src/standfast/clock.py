@@ -42,7 +42,7 @@ _PARTS = r"([0-9]{1,18})(?:\.([0-9]{1,18}))?(ms|us|[wdhms]) *"  # compiled on fi
 
 
 class Clock(Protocol):
-    """The source of time. The store has no other."""
+    """The only source of time of a store."""
 
     def now_us(self) -> int:
         """UTC wall time in microseconds since 1970."""

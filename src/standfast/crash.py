@@ -15,6 +15,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Final, NoReturn
 
@@ -208,28 +209,21 @@ def disarm() -> None:
     point = _off
 
 
-def record() -> Recording:
+@contextmanager
+def record() -> Iterator[list[str]]:
     """`with crash.record() as names:` collects the points that are passed, in order. An installed hook still runs."""
-    return Recording()
+    global point
+    before, names = point, list[str]()
 
+    def note(name: str) -> None:
+        names.append(name)
+        before(name)
 
-class Recording:
-    """The block during which names are collected."""
-
-    def __enter__(self) -> list[str]:
-        self._before = before = point
-        names: list[str] = []
-
-        def note(name: str) -> None:
-            names.append(name)
-            before(name)
-
-        arm(note)
-        return names
-
-    def __exit__(self, *_: object) -> None:
-        global point
-        point = self._before
+    arm(note)
+    try:
+        yield names
+    finally:
+        point = before
 
 
 def die() -> NoReturn:

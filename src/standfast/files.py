@@ -102,7 +102,7 @@ def append(path: str | os.PathLike[str], row: Mapping[str, Any], *, timeout: Dur
 def locked(path: str | os.PathLike[str], *, timeout: Duration = "10s") -> Iterator[Any]:
     """Lock the file, give its value to change in place, and write it at the end of the block.
 
-    An exception inside the block writes nothing. The lock holds between processes of one host that use this
+    After an exception inside the block nothing is written. The lock holds between processes of one host that use this
     function; do not nest two of them. Raises Busy if the lock is not free within `timeout`.
     """
     with _lock(path, timeout):

@@ -8,8 +8,9 @@ The provider is a function of yours: `provider(prompt, max_tokens=…, key=…)`
 is the id of the hold: pass it on as the idempotency key. Without the credentials that `needs` names, the governor asks
 `standfast.testing.OfflineModel`, which is deterministic by its seed and fails in the ways a provider does.
 
-A call that was recorded is not made again. A call whose process died is in doubt: `find`, a function of the key,
-returns its answer if the provider has it; otherwise the hold stays for a person, and the next call reserves again.
+A call that was recorded is not made again. A call whose process died is in doubt. `find`, a function of the key,
+returns its answer if the provider has it. Otherwise a person has to settle the hold, and the next call makes a new
+hold.
 """
 
 from __future__ import annotations

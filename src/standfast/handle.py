@@ -451,8 +451,8 @@ class Standfast(Resources):
     def undo(self, what: str | Receipt | None = None, *, agent: str | None = None, since: Time | None = None) -> Undone:
         """Put back what a change overwrote or deleted: `sf.undo(task.receipt)`, or all by an agent since a time.
 
-        `what` is a receipt, a sequence number or an id: of an id, its newest change. Raises Conflict naming who changed
-        the row since; then nothing was changed. An undo is a change too: it can be undone.
+        `what` is a receipt, a sequence number, or an id, whose newest change is undone. Raises Conflict naming who
+        changed the row since; then nothing was changed. An undo is a change too: it can be undone.
         """
         return self.removed.undo(None if what is None else str(what), agent=agent, since=since)
 

@@ -57,7 +57,7 @@ PREFIXES: Final[dict[str, str]] = {
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u
 SHORT_CHARS: Final = 6
 Id: TypeAlias = str
-"""A parameter that takes an id in full. The command line refuses anything else."""
+"""The type of a parameter that takes a complete id. The command line refuses any other value."""
 
 _BODY_CHARS = 26
 _PREFIX_CHARS = 4  # with the underscore

@@ -44,7 +44,7 @@ from standfast.config.scope import (
     repository,
     upwards,
 )
-from standfast.config.target import MEMORY, Target, home, mask, parse_db_target
+from standfast.config.target import MEMORY, Target, flag, home, mask, parse_db_target
 from standfast.errors import InvalidInput
 from standfast.models import Model
 
@@ -82,13 +82,13 @@ class CopyOptions(Model):
     to: str | None = None
     """A directory or s3://…. None means the directory beside the memory of stores."""
     keep: str = "24h,14d,8w"
-    """Which copies the daemon keeps: the newest of so many hours, days and weeks."""
+    """The copies that the daemon keeps: the newest of each of the last 24 hours, 14 days and 8 weeks, for example."""
     max_age: str = "1d"
     """`status` and `doctor` warn when the last verified copy is older."""
 
 
 class Options(Model):
-    """Settings beside the store itself; the project's value wins over the global one."""
+    """Settings other than the place of the store. A project's value overrides the global one."""
 
     notify: tuple[str, ...] = ()
     """A command to run for every request, in-doubt effect, dead letter and missed slot."""
@@ -368,13 +368,10 @@ def _scope(given: str | None, env: Mapping[str, str], project: Mapping[str, Any]
 
 
 def _options(values: Mapping[str, Any], env: Mapping[str, str]) -> Options:
-    unsafe = env.get("STANDFAST_UNSAFE_STORAGE", "").strip().lower()
-    if unsafe not in ("", "0", "1", "true", "false", "yes", "no"):
-        raise InvalidInput("STANDFAST_UNSAFE_STORAGE is neither 1 nor 0", code="configuration")
     return Options(
         notify=tuple(values.get("notify", ())),
         redact=bool(values.get("redact", True)),
-        unsafe_storage=unsafe in ("1", "true", "yes") if unsafe else bool(values.get("unsafe_storage", False)),
+        unsafe_storage=flag(env, "STANDFAST_UNSAFE_STORAGE", default=bool(values.get("unsafe_storage", False))),
         artifact_max_bytes=int(values.get("artifact_max_bytes", Options().artifact_max_bytes)),
         artifact_bucket=values.get("artifact_bucket"),
         accounts=tuple(values.get("daemon", {}).get("accounts", ())),

@@ -24,7 +24,7 @@ TRUSTED = "trusted.toml"
 FILE_MAX_BYTES = 1 << 20
 ACCOUNTS_MAX = 100
 KEEP = r"[1-9]\d{0,3}[hdw](, ?[1-9]\d{0,3}[hdw])*"
-"""Which copies to keep: the newest of so many hours, days or weeks."""
+"""The form of `keep`: numbers of hours, days and weeks, such as 24h,14d,8w."""
 
 Place = Literal["project", "global"]
 Trust = Literal["trusted", "changed", "unknown"]

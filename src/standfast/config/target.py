@@ -47,6 +47,14 @@ class Target(NamedTuple):
         return f"Target({self.engine!r}, {self.shown!r})"
 
 
+def flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """A variable that is 1 or 0. Raises InvalidInput for any other value."""
+    value = environ.get(name, "").strip().lower()
+    if value not in ("", "0", "1", "true", "false", "yes", "no"):
+        raise InvalidInput(f"{name} is neither 1 nor 0", code="configuration")
+    return value in ("1", "true", "yes") if value else default
+
+
 def state_dir(environ: Mapping[str, str]) -> str:
     """The directory of the memory of stores and of copies, outside the data directory."""
     state = environ.get("XDG_STATE_HOME", "")

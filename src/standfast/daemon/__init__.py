@@ -1,4 +1,4 @@
-"""The daemon: a long-running caller. It fires loops, runs their commands and sweeps, all through public methods.
+"""The daemon: a long-running process that fires loops, runs their commands and sweeps. It uses only public methods.
 
     instance       one per data directory, by a locked file
     keeper         a process beside each command, with its output, timeout and result

@@ -1,4 +1,4 @@
-"""The keeper: a process beside each command of a loop. It stores the command's output and how the command ended.
+"""The keeper: one process for each command of a loop. It starts the command, and stores its output and its end.
 
     python -I -S keeper.py PLACE        then one JSON object on stdin, until its end
 
@@ -40,7 +40,7 @@ NOT_EXECUTABLE = 126
 
 
 class Ends:
-    """A stream as it is stored: all of it, or its first and last part."""
+    """The stored part of an output stream: all of it, or its first and last part."""
 
     def __init__(self) -> None:
         self.head = bytearray()

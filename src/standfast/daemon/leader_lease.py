@@ -87,7 +87,7 @@ class Lead:
             if found.holder != self._sf._store.caller.holder:
                 self.other = holder_text(found.holder)
                 return
-            self._fence = found.fence  # we hold it: only the answer to our claim was lost
+            self._fence = found.fence  # this process holds it: only the answer to its claim was lost
         else:
             try:
                 self._fence = self._sf.leases.acquire(self._name, note=self._note).fence

@@ -1,4 +1,4 @@
-"""Runs from claim to end, also those of a dead daemon.
+"""Run the commands of loops, from the claim to the recorded end. Runs of a dead daemon are taken over.
 
     claim ─▶ keeper started, waiting ─▶ started (the row names the keeper) ─▶ go ─▶ result ─▶ finish
 

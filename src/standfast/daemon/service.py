@@ -22,7 +22,8 @@ from standfast.daemon import status
 from standfast.daemon.instance import Instance
 from standfast.daemon.jobs import Watching
 from standfast.daemon.keeper_client import RunOutputs
-from standfast.daemon.tick import Daemon, Options, Say, pause_us
+from standfast.daemon.supervisor import backoff_us
+from standfast.daemon.tick import STORE_BACKOFF_MAX_US, Daemon, Options, Say
 from standfast.daemon.wait import Ear, Signals, sleep
 from standfast.db.sqlite.location import make_private
 from standfast.errors import StandfastError, StorageError
@@ -84,8 +85,7 @@ class Service:
             self._tell(status.Status("waiting", os.getpid(), guard.process, self.settings.target.shown, __version__,
                                      self.since_us, None, [], [], {}, words))  # fmt: skip
             failures += 1
-            pause_s = pause_us(failures) / SECOND_US
-            signals.wait(partial(sleep, pause_s))
+            signals.wait(partial(sleep, backoff_us(failures, STORE_BACKOFF_MAX_US) / SECOND_US))
         return None
 
     def _live(self, sf: Standfast, guard: Instance, spool: RunOutputs, signals: Signals) -> Ended:

@@ -41,7 +41,7 @@ class Status(NamedTuple):
     """The runs that are in progress."""
     counts: dict[str, int]
     note: str | None = None
-    """Why it ended, or what it waits for."""
+    """The reason why it ended, or the error of the store for which it waits."""
     foreign: Sequence[dict[str, str]] = ()
     """Loops that are late and that this daemon may not run: loop, why, what to do."""
 

@@ -84,7 +84,12 @@ class Supervised:
         since_us = self.state.since_us if self.state.state == state else self._clock.now_us()
         failures = self.state.failures + 1
         self.state = PartState(self.name, state, since_us, failures, words)
-        return min(BACKOFF_MIN_US << min(failures - 1, 20), BACKOFF_MAX_US)
+        return backoff_us(failures)
+
+
+def backoff_us(failures: int, most_us: int = BACKOFF_MAX_US) -> int:
+    """The delay after so many failures: it doubles with each, up to a limit."""
+    return min(BACKOFF_MIN_US << min(failures - 1, 20), most_us)
 
 
 _LASTING = (Corrupt, SchemaTooNew, UnsafeStorage)

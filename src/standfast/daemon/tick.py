@@ -17,7 +17,7 @@ from standfast.daemon import status
 from standfast.daemon.jobs import Firing, Sweeping, Watching
 from standfast.daemon.leader_lease import Lead
 from standfast.daemon.runner import Work
-from standfast.daemon.supervisor import BACKOFF_MAX_US, BACKOFF_MIN_US, Part, Supervisor
+from standfast.daemon.supervisor import Part, Supervisor, backoff_us
 from standfast.errors import StorageError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ GRACE_S = 30.0
 STANDBY_US = 2 * SECOND_US
 WAIT_MAX_US = 10 * SECOND_US
 HELD_BACK_EVERY_US = 60 * SECOND_US
+STORE_BACKOFF_MAX_US = 5 * SECOND_US
+"""The longest wait for a store that cannot be opened."""
 
 Say = Callable[[str], None]
 
@@ -133,7 +135,7 @@ class Daemon:
         self.note = error.message.splitlines()[0]
         self._be("waiting", f"waiting for the store: {self.note}")
         self._failures += 1
-        return pause_us(self._failures)
+        return backoff_us(self._failures, STORE_BACKOFF_MAX_US)
 
     def _be(self, state: str, words: str) -> None:
         if state != self.state:
@@ -165,8 +167,3 @@ class Daemon:
             note=self.note,
             foreign=list(self.foreign),
         )
-
-
-def pause_us(failures: int) -> int:
-    """How long to wait for the store after so many failures: a growing delay with a limit."""
-    return min(BACKOFF_MIN_US << min(failures - 1, 20), BACKOFF_MAX_US // 6)

@@ -1,7 +1,7 @@
 """The systemd user unit: the same daemon, started at boot and again whenever it ends.
 
-It sets no sandbox, because a limit of the unit would also apply to the commands of the loops. systemd signals only
-the daemon. Commands outlive a crash, and the next daemon adopts them; on a stop the daemon ends them itself.
+The unit has no sandbox, because its limits would also apply to the commands of the loops. systemd signals only the
+daemon. Commands outlive a crash, and the next daemon adopts them; on a stop the daemon ends them itself.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Signals:
-    """Signals as flags. A signal ends a wait that is under way."""
+    """Record signals. A signal ends a wait that is in progress."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -274,7 +274,7 @@ class Engine(ABC):
         """Facts for `doctor`, `status` and `--version`: versions, path, sizes and the lock holder."""
 
     def held_back(self) -> str:
-        """The transaction that keeps readers of the journal from newer rows, as a sentence; empty if none does."""
+        """The transaction that delays readers of the journal, as a sentence. Empty if there is none."""
         return ""  # only PostgreSQL commits in another order than it counts
 
     def care(self) -> None:

@@ -33,17 +33,9 @@ def _sqlite(path: str) -> int:
 def _postgres(url: str) -> int:
     from standfast.db.postgres.address import Address
     from standfast.db.postgres.connect import connect
-    from standfast.db.postgres.driver import psycopg
-    from standfast.db.postgres.faults import Fault
+    from standfast.db.postgres.faults import spoken
+    from standfast.db.postgres.migrate import version
 
-    try:
-        with connect(Address(url)) as connection:
-            there = connection.execute("SELECT to_regclass('standfast.meta') IS NOT NULL").fetchone()
-            if not there or not there[0]:
-                return 0
-            text = "SELECT value FROM standfast.meta WHERE key = 'schema_version'"
-            row = connection.execute(text).fetchone()
-            return int(row[0]) if row else 0
-    except (psycopg.Error, Fault) as error:
-        # The driver's message may quote parts of the URL, so show only the kind of the error.
-        raise StorageError(f"the server cannot be asked: {type(error).__name__}", "standfast db") from None
+    address = Address(url)
+    with spoken(address), connect(address) as connection:
+        return version(connection)

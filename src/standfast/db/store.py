@@ -1,4 +1,4 @@
-"""A store bound to a caller, and the decorator that makes a body a method.
+"""A store bound to a caller, and the decorators `transactional` and `query`, which make a method of a body.
 
 `Store` is the engine and the caller of every resource. After a fork, or if its engine is dead, the next call opens a
 new engine. It pins the store's id and epoch at the first open: another store at the same place is refused

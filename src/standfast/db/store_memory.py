@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from standfast.config.people import for_people
-from standfast.config.target import MEMORY, Target, state_dir
+from standfast.config.target import MEMORY, Target, flag, state_dir
 from standfast.db.contract import Numbered, Tx
 from standfast.db.sql import statement
-from standfast.errors import InvalidInput, StorageError
+from standfast.errors import StorageError
 
 VARIABLE = "STANDFAST_REMEMBER"
 TEMPORARY: tuple[str, ...] = ("/tmp", "/var/tmp", "/dev/shm")
@@ -32,7 +32,7 @@ _SEQ = '{{"seq": {seq:>19}, "hash": {hash:<80}, '
 _TIME = '"time_us": {time_us:>19},\n'
 _SEQ_BYTES = len(_SEQ.format(seq=0, hash=""))
 OVERWRITTEN = "database_overwritten"
-"""The code of the error that an engine ends with if its database file was overwritten in place."""
+"""The error code if a database file was overwritten in place."""
 _TIME_AT = statement("SELECT time_us FROM event WHERE seq = :seq", name="time_at")
 
 
@@ -73,10 +73,7 @@ class Remembered(NamedTuple):
 
 def enabled(environ: Mapping[str, str] | None = None) -> bool:
     """Whether stores are remembered. Raises InvalidInput if the variable is neither 1 nor 0."""
-    value = (os.environ if environ is None else environ).get(VARIABLE, "").strip().lower()
-    if value not in ("", "0", "1", "true", "false", "yes", "no"):
-        raise InvalidInput(f"{VARIABLE} is neither 1 nor 0", code="configuration")
-    return value not in ("0", "false", "no")
+    return flag(os.environ if environ is None else environ, VARIABLE, default=True)
 
 
 def directory(environ: Mapping[str, str] | None = None) -> str:

@@ -8,7 +8,7 @@ Three directions. `encode` turns dataclasses, pydantic models, enums, dates and 
 names; `decode` (in `decoder.py`, loaded on first use) follows an annotation back. `loads` reads text from outside
 strictly. `read` reads our own stored text and never raises.
 
-A class such as `datetime` is only recognised if its module is loaded. Otherwise no value can be of that class.
+A class such as `datetime` is only recognised if its module is loaded. Otherwise no value can have that class.
 """
 
 from __future__ import annotations

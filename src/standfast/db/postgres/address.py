@@ -62,7 +62,7 @@ class Address:
                 "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
             )
         except UnicodeDecodeError:
-            refusal = InvalidInput(f"{self.shown} holds percent codes that are no UTF-8")
+            refusal = InvalidInput(f"{self.shown} has percent codes that are not UTF-8")
         raise refusal
 
     def _is_pooler(self, value: str) -> bool:

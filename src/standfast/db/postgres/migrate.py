@@ -66,7 +66,7 @@ def migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mig
     """Returns the schema that was found."""
     connection.execute(_LOCAL)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-    found = _version(connection)
+    found = version(connection)
     if found:
         _as_owner(connection)
         refuse(found, dict(connection.execute("SELECT version, checksum FROM migration").fetchall()), migrations)
@@ -80,10 +80,11 @@ def migrate_locked(connection: psycopg.Connection[Any], migrations: Sequence[Mig
     return found
 
 
-def _version(connection: psycopg.Connection[Any]) -> int:
+def version(connection: psycopg.Connection[Any]) -> int:
+    """The schema of the store; 0 if there is none."""
     if _one(connection, "SELECT to_regclass('standfast.meta') IS NULL"):
         return 0
-    return int(_one(connection, "SELECT value FROM meta WHERE key = 'schema_version'") or 0)
+    return int(_one(connection, "SELECT value FROM standfast.meta WHERE key = 'schema_version'") or 0)
 
 
 def _as_owner(connection: psycopg.Connection[Any]) -> None:

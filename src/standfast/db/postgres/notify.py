@@ -135,7 +135,7 @@ class Bell:
 
 
 class Signal:
-    """An event for one waiting thread. Setting it takes no lock that an exception could leave taken."""
+    """An event for one waiting thread. `set` takes no lock that an exception could leave locked."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()

@@ -42,7 +42,7 @@ _VERSION_17 = 170000
 
 
 class Mode(NamedTuple):
-    """A kind of transaction: how it begins, and its limits."""
+    """A kind of transaction: its first statements and its limits."""
 
     begin: bytes
     header: bytes

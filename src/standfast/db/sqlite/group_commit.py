@@ -133,7 +133,7 @@ class GroupCommit:
                     raise
                 self.rollback()
                 return self._run_apart(batch)
-            except BaseException as error:  # noqa: BLE001  # a body may raise anything; it belongs to its caller
+            except BaseException as error:  # noqa: BLE001  # a body may raise anything, and its caller gets it
                 self.rollback()
                 if len(batch) == 1:
                     return _fail(batch, self.translated(error))

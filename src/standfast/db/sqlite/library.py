@@ -39,7 +39,7 @@ SCHEMA_DAMAGED = ("no such table", "no such column", "has no column named")
 
 
 def translated(error: apsw.Error, path: str) -> StorageError:
-    """Our error for an error of the library. Callers handle RETRYABLE errors before."""
+    """Our error for an error of SQLite. Callers handle RETRYABLE errors before."""
     from standfast.errors import Busy, Corrupt, schema_damaged
 
     match error:

@@ -107,11 +107,11 @@ class Call(Operation):
 
 
 class Hold(Operation):
-    """A transaction that a caller holds: `with sf.transaction()`.
+    """A transaction that a caller holds open: `with sf.transaction()`.
 
-    The writer thread lends a cursor and waits until the caller gives it back or TRANSACTION_MAX_S has passed.
-    The thread alone begins, commits and rolls back.
-    The caller gets two answers: when the cursor is lent, and when the transaction has ended.
+    The writer thread lends a cursor and waits until the caller gives it back or TRANSACTION_MAX_S has passed. Only the
+    thread begins, commits and rolls back. The caller gets two answers: when the cursor is lent, and when the
+    transaction has ended.
     """
 
     __slots__ = (
@@ -224,7 +224,7 @@ def too_long() -> StorageError:
 
 
 class HeldTx(SqliteTx):
-    """The same statements, each refused once the hold is over."""
+    """The same statements. Each is refused after the hold has ended."""
 
     __slots__ = ("_hold",)
 

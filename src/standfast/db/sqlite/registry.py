@@ -69,7 +69,7 @@ def _close(engine: SqliteEngine) -> None:
         if _engines.get(engine.path) is engine:
             del _engines[engine.path]
     if engine.inside or not engine.close():
-        _parents.append(engine)  # kept, because a forked child must never collect it
+        _parents.append(engine)  # kept, because garbage collection in a forked child must not close it
         engine.close_later()
 
 

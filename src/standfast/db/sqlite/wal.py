@@ -1,10 +1,10 @@
-"""Protections that SQLite does not have: locks that no other close can drop, and a check that the files are still the
-store's.
+"""Protections that SQLite does not have: locks that no other close can release, and a check that the files still belong
+to the store.
 
-*Locks.* POSIX locks belong to the process, and any `open(db).close()` in it, by any library or tool,
-drops SQLite's locks silently. The next foreign process that closes the file then deletes the WAL under us, and
-acknowledged rows are lost. So we hold locks of our own on open file descriptions (which no other close can
-cancel), over the same bytes: the shared range of the database and the first byte of the `-shm`.
+*Locks.* POSIX locks belong to the process. If any library opens and closes the database file in it, SQLite's locks are
+dropped without an error. Then the next other process that closes the file deletes the WAL that we still use, and
+acknowledged rows are lost. So we hold locks on the same bytes through open file descriptions, which no other close can
+release: the shared range of the database, and one byte of the `-shm`.
 
 *Marks.* Each engine also locks one byte, which SQLite never uses, of database, WAL and `-shm`. An engine that
 opens the store compares them. If another process has one of the three files open and not the others, a file was
@@ -12,10 +12,10 @@ removed or replaced under that process: two WAL indexes for one WAL would damage
 
 *Identity check.* After the fsync of a group commit, the files we wrote to must be the files at their names. `readlink`
 of our own descriptors shows this; a `stat` of the WAL would make the next fsync 1.5 times as slow on current kernels.
-The contents are compared too, because a file that is truncated or overwritten in place keeps its name: the header of
-the database through our descriptor, and the WAL against the WAL index. Each page of the database must be in one of the
-two files. Before a commit only the name of the WAL index is compared: another program that found no index may have
-truncated the WAL.
+The contents are checked too, because a file that is truncated or overwritten in place keeps its name. We read the
+header of the database through our descriptor, and compare the WAL with the WAL index. Each page of the database must be
+in one of the two files. Before a commit only the name of the WAL index is compared: another program that found no index
+may have truncated the WAL.
 
 *Checkpoints.* The writer thread checkpoints, under the lock between processes and after an identity check. It notes the
 change counter that the checkpoint left in the `.lock` file. So a process that did not see the checkpoint still detects

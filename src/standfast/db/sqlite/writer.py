@@ -9,7 +9,7 @@ The thread takes the file lock first and operations second. An operation that is
 with one `deque.remove`: by a deadline, by Ctrl-C, by an exception, by a cancelled task. `deque.popleft` and
 `deque.remove` are atomic, so an operation is either withdrawn or begun.
 
-Callers never change a flag that another caller reads: only the thread sets `_asleep` and `_stopped`.
+No caller changes a flag that another caller reads. Only the thread sets `_asleep` and `_stopped`.
 """
 
 from __future__ import annotations
