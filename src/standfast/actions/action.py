@@ -1,4 +1,4 @@
-"""One known action: how to recognise it, what identifies it, how to look it up, how to reverse it."""
+"""The form of one known action: its commands, its facts, its probe and its reversal."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 from standfast.ledger.effects.call import Applied, NotApplied, Unknown
 
 Facts = dict[str, Any]
-"""What identifies one action, as plain JSON: its arguments, and what was read before it was sent."""
+"""The identity of one action as plain JSON: its arguments, and facts that were read before it was sent."""
 
 
 class CannotTell(Exception):
-    """The probe could not find out: the remote did not answer, or what it says is ambiguous."""
+    """The outcome is unknown: the outside system did not answer, or its answer is ambiguous."""
 
 
 class Answer(NamedTuple):
-    """What a probe found out."""
+    """The answer of a probe."""
 
     happened: bool | None
-    """None: unknown."""
+    """None if the outcome is unknown."""
     evidence: str
-    """What was seen: `3f2a91c is on origin/fix-42`."""
+    """The observed fact, such as `3f2a91c is on origin/fix-42`."""
     result: Any = None
 
     def as_probe(self) -> Applied | NotApplied | Unknown:
@@ -44,11 +44,11 @@ def unknown(why: str) -> Answer:
 
 
 class Place(NamedTuple):
-    """Where and when an action was started, and how long a probe may take."""
+    """The directory and time of an action, and the time limit of its probe."""
 
     cwd: str
     sent_us: int | None = None
-    """When it was sent; None before that."""
+    """The time at which the action was sent; None before that."""
     within_s: float = 20.0
 
 
@@ -56,27 +56,27 @@ class Action(NamedTuple):
     """One entry of the table."""
 
     name: str
-    """As people call it: `git push`."""
+    """The name for people, such as `git push`."""
     commands: tuple[str, ...]
-    """The command lines that it begins: `git push`."""
+    """The first words of its command lines."""
     tools: tuple[str, ...]
-    """The Python effects of the same action: `git.push`."""
+    """The Python effects of the same action, such as `git.push`."""
     by: str
-    """What makes two calls the same action."""
+    """The facts that two calls of the same action share."""
     compensate: str
     cannot: str
-    """What the probe cannot know."""
+    """Facts that the probe cannot know."""
     settle: str
-    """How long after the last attempt "not there" does not count."""
+    """The time after the last attempt in which "not there" does not count."""
     settle_why: str
     parse: Callable[[Sequence[str]], Facts | None]
-    """From a command line to its facts; None for what it does not understand."""
+    """Read the facts from a command line; None if it has unknown parts."""
     before: Callable[[Facts, Place], Facts] | None = None
-    """Read, before it is sent, what the probe will need. With `sent_us` it is asked afterwards: only what cannot
-    have changed since counts. Raises CannotTell."""
+    """Read the facts for the probe before the action is sent. With `sent_us`, read them afterwards, and only those that
+    cannot have changed since then. Raises CannotTell."""
     find: Callable[[Facts, Place], Answer] | None = None
-    """None: it cannot be known, or sending it again is safe."""
+    """The probe. None if the outcome cannot be known or sending again is safe."""
     looks: Callable[[Facts], str] | None = None
-    """What `find` does, in one line: the command or the URL that it reads."""
+    """The command or URL that `find` reads, in one line."""
     idempotent_s: float | None = None
-    """The remote recognises the same request for this long: in doubt, it is sent again."""
+    """The time in which the server recognises a repeated request, so that a doubtful one can be sent again."""

@@ -1,4 +1,4 @@
-"""Read a command line by a list of the options that are known. Other options are not understood."""
+"""Split a command line by lists of its known options. A command line with other options is not understood."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Words(NamedTuple):
-    """A command line in its parts."""
+    """The options and the other words of a command line."""
 
     options: dict[str, str | None]
     """Each option with its value; None for a flag."""
     rest: list[str]
 
     def value(self, *names: str) -> str | None:
-        """The value of the first of these options that was given."""
+        """The value of the first of these options that is present."""
         return next((self.options[name] for name in names if name in self.options), None)
 
     def has(self, *names: str) -> bool:

@@ -1,4 +1,4 @@
-"""Container images: `docker push` and `podman push`, looked up in the registry by the digest of the image."""
+"""Container images: `docker push` and `podman push`. The probe asks the registry for the digest of the image."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _before(facts: Facts, place: Place) -> Facts:
         raise CannotTell(f"{facts['program']} has no image {facts['image'][:60]!r}: {ended.why}")
     found = {"target": facts["target"], "plain": facts["plain"], "id": f"sha256:{id}", "was": None}
     if place.sent_us is None:
-        with suppress(CannotTell):  # then another digest in the registry is unknown, and may be the old one
+        with suppress(CannotTell):  # without `was`, another digest in the registry gives the answer unknown
             found["was"] = _manifest(found, place)[0]
     return found
 
@@ -68,7 +68,7 @@ def _find(facts: Facts, place: Place) -> Answer:
 
 
 def _manifest(facts: Facts, place: Place) -> tuple[str | None, list[str]]:
-    """The digest of the tag in the registry, and the digests that it refers to; None if there is no such tag."""
+    """The digest of the tag in the registry, and the digests in its manifest; None if the tag is missing."""
     parts = _REFERENCE.fullmatch(facts["target"])
     if parts is None:
         raise CannotTell(f"{str(facts['target'])[:60]!r} is no image")
@@ -91,7 +91,7 @@ def _manifest(facts: Facts, place: Place) -> tuple[str | None, list[str]]:
 
 
 def _read(url: str, host: str, place: Place) -> web.Reply:
-    """GET a manifest; if the registry asks for a token, with one for the caller's account."""
+    """GET a manifest. If the registry asks for a token, get one for the caller's account and try again."""
     reply = web.read(url, within_s=place.within_s, headers={"Accept": _ACCEPT})
     if reply.status != 401:
         return reply
@@ -108,7 +108,7 @@ def _read(url: str, host: str, place: Place) -> web.Reply:
 
 
 def _account(host: str) -> dict[str, str]:
-    """The login of the caller's environment: DOCKER_AUTH_CONFIG has the text of a docker `config.json`.
+    """The login in DOCKER_AUTH_CONFIG, which has the text of a docker `config.json`.
 
     docker's own file is not read.
     """

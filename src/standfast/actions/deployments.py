@@ -1,7 +1,7 @@
-"""Deployments: `terraform apply`, by serial and lineage of the state, and `kubectl apply`, by what each object says.
+"""Deployments: `terraform apply`, by serial and lineage of the state; `kubectl apply`, by the version of each object.
 
 An apply can stop half-way. The probe answers "arrived" only if every planned change is there, and "did not arrive" only
-if nothing began; everything between is unknown.
+if no change was made. Otherwise the answer is unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _before_terraform(facts: Facts, place: Place) -> Facts:
 
 
 def _state(place: Place) -> tuple[int, str | None, dict[str, bool]]:
-    """The serial and lineage of the state, and its resources, each with whether it is whole."""
+    """The serial and lineage of the state, and for each resource whether it is complete."""
     ended = run(("terraform", "state", "pull"), cwd=place.cwd, within_s=place.within_s)
     if ended.code != 0:
         raise CannotTell(f"terraform state pull: {ended.why}")
@@ -113,12 +113,12 @@ def _find_terraform(facts: Facts, place: Place) -> Answer:
 
 
 def _changed(kind: str, whole: bool | None) -> bool:
-    """Whether a planned change is in the state. Of an update, the state does not say so."""
+    """Whether a planned change is in the state. The state does not show an update."""
     return whole is True if kind == "create" else whole is None if kind == "delete" else False
 
 
 def _not_begun(place: Place, before: str) -> Answer:
-    """The state is as it was. A local state that no one has locked proves that nothing began."""
+    """The answer for an unchanged state. Only a local state without a lock proves that no change was made."""
     if os.path.exists(os.path.join(place.cwd, ".terraform", "terraform.tfstate")):
         return unknown(f"the state is still at {before}, but a remote backend does not say whether it began")
     if os.path.exists(os.path.join(place.cwd, ".terraform.tfstate.lock.info")):
@@ -185,7 +185,7 @@ def _objects(facts: Facts, place: Place) -> dict[str, str]:
 
 
 def read_objects(found: Any) -> dict[str, str]:
-    """Each object of an answer of `kubectl get -o json`, with what changes when it is applied."""
+    """The version of each object in an answer of `kubectl get -o json`."""
     items = found.get("items") if isinstance(found.get("items"), list) else [found] if found.get("kind") else []
     return {f"{_kind(one)}/{one['metadata']['name']}": _version(one["metadata"]) for one in items}
 
@@ -196,7 +196,7 @@ def _kind(one: Any) -> str:
 
 
 def _version(metadata: Any) -> str:
-    """The configuration that was last applied; for a server-side apply, which keeps none, the generation."""
+    """The generation, and the hash of the last applied configuration. A server-side apply stores no configuration."""
     applied = (metadata.get("annotations") or {}).get(_LAST_APPLIED)
     seen = f"generation {metadata.get('generation', 0)}"
     return f"{seen}, applied {hashlib.sha256(applied.encode()).hexdigest()[:12]}" if applied else seen

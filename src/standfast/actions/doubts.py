@@ -1,6 +1,6 @@
-"""The ready probe of an effect that is already recorded: of `standfast once`, or of an effect of this package.
+"""The ready probe of a recorded effect: of `standfast once`, or of an effect of this package.
 
-The row holds facts, never a command: the probe is found by the name of the action or of the tool.
+The row has facts and no command. The name of the action or of the tool selects the probe.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WORDS = {True: "did arrive", False: "did not arrive", None: "may or may not have
 
 
 def facts_of(effect: Effect) -> Facts | None:
-    """What `once` recorded for the probe."""
+    """The facts that `once` recorded for the probe."""
     found = effect.context.get("action") if isinstance(effect.context, dict) else None
     return found if isinstance(found, dict) else None
 
 
 def looked_up(effect: Effect, say: Callable[[str], None] = lambda text: None) -> Answer:
-    """What the probe of a recorded `once` says, with a result in the form of a command's."""
+    """Ask the probe of a recorded `once`. The result of the answer has the form of a command's result."""
     facts = facts_of(effect)
     if facts is None:
         return unknown("nothing was recorded that its probe could look up")
@@ -58,7 +58,7 @@ def asking(effect: Effect, say: Callable[[str], None] = lambda text: None) -> As
 
 
 def elsewhere(effect: Effect, cwd: str, label: Label) -> str | None:
-    """Where it has to be checked, if that is not here: a probe reads the repository that it was sent from."""
+    """The directory in which an effect must be checked, if it is another one: a probe reads the sender's repository."""
     there = str((facts_of(effect) or {}).get("dir") or (effect.context or {}).get("cwd") or "")
     home = Label(effect.git_dir, effect.origin)
     if not home.outside:

@@ -1,4 +1,4 @@
-"""Files: a file written whole, looked up by its hash.
+"""Files: write a file whole. The probe compares its hash.
 
 from standfast.actions import files
 
@@ -26,7 +26,7 @@ def find_file(path: str, text: str) -> bool:
 
 @effect("files.write", by=("path", "text"), find=find_file, settle="0s")
 def write(path: str, text: str) -> None:
-    """Write the text to the file: a reader sees the old file or the new one, never a part."""
+    """Write the text to the file. A reader sees the old file or the new one, never a part."""
     beside = f"{path}.standfast-{os.getpid()}"
     with open(beside, "w", encoding="utf-8", newline="") as file:
         file.write(text)

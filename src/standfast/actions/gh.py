@@ -1,8 +1,8 @@
 """The commands of `gh`, GitHub's own client: `gh pr`, `gh issue` and `gh release`.
 
-Each is looked up with `gh api`, which reads with the credentials that `gh` has. A text with a marker, an HTML comment
-`<!-- standfast:… -->`, is found by it. Any other text is found by its hash and its time: GitHub's answer has its own
-clock (`Date`), so that a wrong clock of this machine does not matter.
+The probes run `gh api`, which has the credentials of `gh`. They find a text by its marker, an HTML comment
+`<!-- standfast:… -->`. They find any other text by its hash and its time. The time is GitHub's, from the header `Date`,
+so a wrong clock of this machine does no harm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SLUG = re.compile(r"(?:([a-z0-9.:-]+)/)?([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)")
 _URL = re.compile(r"https?://([^/]+)/([^/]+/[^/]+)/(?:pull|issues)/(\d+)/?")
 MARKER = re.compile(r"<!-- standfast:[^\n]{1,200}? -->")
 HERE = "{owner}/{repo}"
-"""`gh api` fills this in from the remotes of the repository it is run in."""
+"""`gh api` replaces this with the repository of the current directory."""
 PAGE = 100
 _NEWEST = {"sort": "created", "direction": "desc", "per_page": PAGE}
 SLACK_US = 2_000_000
@@ -36,7 +36,7 @@ BEFORE_US = 600_000_000
 
 
 class Got(NamedTuple):
-    """What `gh api` answered."""
+    """The answer of `gh api`."""
 
     status: int
     body: Any
@@ -47,7 +47,7 @@ class Got(NamedTuple):
 def _api(facts: Facts, place: Place, path: str) -> Got:
     named = facts.get("host")
     if named not in (None, os.environ.get("GH_HOST") or "github.com"):
-        # gh would send the caller's token to any host that a stored row names.
+        # Without this check, gh would send the caller's token to any host that a stored row names.
         raise CannotTell(f"set GH_HOST={str(named)[:60]} if gh may ask that server")
     ended = run(("gh", "api", "--include", "--method", "GET", path), cwd=place.cwd, within_s=place.within_s)
     head, _, body = ended.stdout.replace("\r\n", "\n").partition("\n\n")
@@ -108,7 +108,7 @@ def _words(args: Sequence[str], flags: str, values: str) -> tuple[Words, Facts] 
 
 
 def _numbered(words: Words, facts: Facts) -> Facts | None:
-    """The issue or pull request that a command names: a number, a URL, or the branch it is on."""
+    """The issue or pull request of a command: a number, a URL, or None for the current branch."""
     if len(words.rest) != 1:
         return {**facts, "number": None} if not words.rest else None
     number = words.rest[0].removeprefix("#")
@@ -127,7 +127,7 @@ def _body(words: Words) -> Facts | None:
 
 
 def _identified(text: str) -> Facts:
-    """How a text will be found: by the marker in it, or by its hash."""
+    """The marker of a text, if it has one, and its hash."""
     found = MARKER.search(text)
     return {"body": _hashed(text), **({"marker": found[0]} if found else {})}
 
@@ -144,7 +144,7 @@ def _read_body(facts: Facts, place: Place) -> Facts:
 
 def _branch(place: Place) -> str:
     ended = run(("git", "symbolic-ref", "--short", "HEAD"), cwd=place.cwd, within_s=place.within_s)
-    if ended.code != 0 or place.sent_us is not None:  # afterwards another branch may be checked out
+    if ended.code != 0 or place.sent_us is not None:  # after the call another branch may be checked out
         raise CannotTell("it is not known which branch it was about")
     return ended.stdout.strip()
 
@@ -259,7 +259,7 @@ def _find_issue(facts: Facts, place: Place) -> Answer:
 
 
 def _texts(got: Got, facts: Facts, place: Place, where: str) -> Answer:
-    """The text with the marker; without one, the text that was written since, by its hash and title."""
+    """Find the text by its marker; without a marker, by its hash and title among the texts written since."""
     listed = _listed(got)
     if place.sent_us is None:
         raise CannotTell("it is not known when it was sent")

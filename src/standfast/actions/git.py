@@ -6,8 +6,8 @@
         made = git.commit("fix the parser", parent=git.head())
         git.push("origin", "fix-42", made)
 
-A push is looked up with `git ls-remote`: it arrived if the remote has the pushed commit, or one on top of it. A
-commit or a tag is looked up in the repository. The probes run only `git ls-remote`, `git rev-parse`, `git log` and
+The probe of a push runs `git ls-remote`: the push arrived if the remote has the commit, or one on top of it. The probes
+of a commit and a tag read the repository. All probes run only `git ls-remote`, `git rev-parse`, `git log` and
 `git merge-base`.
 """
 
@@ -50,8 +50,8 @@ def _short(id: str | None) -> str:
 
 
 def _remote_refs(place: Place, remote: str, refs: Sequence[str]) -> dict[str, str]:
-    """What the remote has under these names. Raises CannotTell if it does not answer."""
-    # The given upload-pack replaces a command that the repository's configuration may name.
+    """The remote's objects under these names. Raises CannotTell if the remote does not answer."""
+    # This option overrides a command in the repository's configuration.
     words = ("ls-remote", "--upload-pack=git-upload-pack", "--", word(remote), *map(word, refs))
     ended = _git(place, *words)
     if ended.code != 0:
@@ -61,7 +61,7 @@ def _remote_refs(place: Place, remote: str, refs: Sequence[str]) -> dict[str, st
 
 
 def _is_ancestor(place: Place, old: str, new: str) -> bool:
-    """Whether `new` is on top of `old`, as far as the repository knows both."""
+    """Whether `new` is on top of `old`. False if the repository lacks one of them."""
     return _git(place, "merge-base", "--is-ancestor", old, new).code == 0
 
 
@@ -90,7 +90,7 @@ def _parse_push(args: Sequence[str]) -> Facts | None:
 
 
 def _before_push(facts: Facts, place: Place) -> Facts:
-    """The commit that each ref is to have, and what the remote was last seen to have there."""
+    """The commit that each ref must get, and the commit that it had at the last fetch."""
     remote, specs = facts["remote"], facts["specs"] or ["HEAD"]
     if not facts["specs"]:
         upstream = _pushed_to(place)
@@ -115,10 +115,10 @@ def _pushed_to(place: Place) -> str:
 
 
 def _aim(spec: str, place: Place) -> tuple[str, str | None]:
-    """The remote's ref of a refspec, and the object that it is to have; None if it must be deleted."""
+    """The remote's ref of a refspec, and the object that it must get; None for a deletion."""
     source, colon, target = spec.removeprefix("+").partition(":")
     if colon and not source:
-        return _full(target, place, HEADS), None
+        return _full(target, HEADS), None
     id = _object(place, source)
     if id is None:
         raise CannotTell(f"there is no {source[:60]!r} to push")
@@ -129,16 +129,16 @@ def _aim(spec: str, place: Place) -> tuple[str, str | None]:
         if not full.startswith((HEADS, TAGS)):
             raise CannotTell(f"{source[:60]!r} is neither a branch nor a tag")
         return full, id
-    return _full(target, place, TAGS if full.startswith(TAGS) else HEADS), id
+    return _full(target, TAGS if full.startswith(TAGS) else HEADS), id
 
 
-def _full(ref: str, place: Place, kind: str) -> str:
-    """A ref with its kind. A deletion may name a branch or a tag."""
+def _full(ref: str, kind: str) -> str:
+    """The full name of a ref. A short name gets `kind` in front."""
     return ref if ref.startswith("refs/") else f"{kind}{ref}"
 
 
 def _refuse_moved(place: Place, ref: str) -> None:
-    """Asked afterwards, a branch that has moved since does not say what was pushed."""
+    """Raise CannotTell if the branch has moved since the push, because its old commit is then unknown."""
     if place.sent_us is None or not ref.startswith(HEADS):
         return
     ended = _git(place, "log", "-g", "-1", "--format=%gd", "--date=unix", "--end-of-options", ref)
@@ -202,7 +202,7 @@ def _before_commit(facts: Facts, place: Place) -> Facts:
 
 
 def _find_commit(facts: Facts, place: Place) -> Answer:
-    """By what HEAD was before; asked by a hook, which does not know that, by the times of HEAD's log."""
+    """Compare HEAD with its commit before the call. A hook does not know that commit and reads HEAD's reflog."""
     head = _object(place, "HEAD")
     if "since_s" in facts:
         return _committed_since(facts, place, head)
@@ -218,14 +218,14 @@ def _find_commit(facts: Facts, place: Place) -> Answer:
 
 
 def _lock_left(place: Place) -> str:
-    """A killed git leaves its lock, and refuses every later commit until a person removes it."""
+    """Name the lock of a killed git: git refuses every commit until a person removes it."""
     ended = _git(place, "rev-parse", "--git-path", "index.lock")
     path = os.path.join(place.cwd, ended.stdout.strip())
     return f"; git left a lock: rm {path}" if ended.code == 0 and os.path.exists(path) else ""
 
 
 def _on_top(place: Place, before: str | None, head: str, *, amend: bool) -> str | None:
-    """The commit that was made on `before`, in the history of `head`."""
+    """The first commit on top of `before` in the history of `head`."""
     span = head if before is None or amend else f"{before}..{head}"
     ended = _git(place, "log", "--first-parent", "--format=%H %P", "--reverse" if not amend else "-1", span, "--")
     lines = ended.stdout.splitlines()
@@ -302,8 +302,8 @@ def head(repository: str = ".") -> str:
 
 
 def find_push(remote: str, branch: str, commit: str, repository: str = ".") -> bool:
-    """Whether the remote's branch has the commit, or one on top of it. Raises if it cannot tell."""
-    facts = {"remote": remote, "refs": {_full(branch, Place(repository), HEADS): _commit_id(commit)}}
+    """Whether the remote's branch has the commit, or one on top of it. Raises if the answer is unknown."""
+    facts = {"remote": remote, "refs": {_full(branch, HEADS): _commit_id(commit)}}
     return _settled(_find_push(facts, Place(repository))).happened is True
 
 
@@ -311,12 +311,12 @@ def find_push(remote: str, branch: str, commit: str, repository: str = ".") -> b
 def push(remote: str, branch: str, commit: str, repository: str = ".", force_with_lease: str | None = None) -> None:
     """Push a commit to a branch of a remote. `force_with_lease` is the commit that the branch may have now."""
     lease = () if force_with_lease is None else (f"--force-with-lease={branch}:{_commit_id(force_with_lease)}",)
-    target = f"{_commit_id(commit)}:{_full(word(branch), Place(repository), HEADS)}"
+    target = f"{_commit_id(commit)}:{_full(word(branch), HEADS)}"
     _done(repository, "push", "--quiet", *lease, "--", word(remote), target)
 
 
 def find_commit(message: str, parent: str, repository: str = ".") -> str | None:
-    """The commit with this message on top of `parent`, in the history of HEAD. Raises if it cannot tell."""
+    """The commit with this message on top of `parent`, in the history of HEAD. Raises if the answer is unknown."""
     facts: Facts = {"amend": False, "subject": message.strip().partition("\n")[0], "head": _commit_id(parent)}
     found: str | None = _settled(_find_commit(facts, Place(repository))).result
     return found
@@ -324,7 +324,7 @@ def find_commit(message: str, parent: str, repository: str = ".") -> str | None:
 
 @effect("git.commit", by=("message", "parent"), find=find_commit, settle="1s")
 def commit(message: str, parent: str, repository: str = ".", all: bool = True) -> str:
-    """Commit on top of `parent` (`git.head()`), with all changes of known files; its id."""
+    """Commit all changes of tracked files on top of `parent`, which `git.head()` returns. Returns the commit's id."""
     if _object(Place(repository), "HEAD") != _commit_id(parent):
         raise NotApplied(f"HEAD is not at {parent[:7]}")
     _done(repository, "commit", "--quiet", *(["--all"] if all else []), "-m", message)
@@ -342,7 +342,7 @@ def find_tag(name: str, commit: str, repository: str = ".") -> str | None:
 
 @effect("git.tag", by=("name", "commit"), find=find_tag, settle="1s")
 def tag(name: str, commit: str, repository: str = ".", message: str | None = None) -> str:
-    """Tag a commit; its id."""
+    """Tag a commit. Returns the commit's id."""
     words = () if message is None else ("-a", "-m", message)
     _done(repository, "tag", *words, "--", word(name), _commit_id(commit))
     return commit
@@ -375,7 +375,7 @@ def _done(repository: str, *words: str) -> None:
 
 
 def inside_git(args: Sequence[str]) -> tuple[str | None, list[str]] | None:
-    """The directory of `git -C DIR`, and the words after git's own options; None if they are not understood."""
+    """The directory of `git -C DIR`, and the words after git's own options; None if an option is unknown."""
     left = list(args)
     directory = None
     while left and left[0].startswith("-"):

@@ -6,8 +6,8 @@
         pr = github.open_pr("a/b", "fix-42", "main", title="Fix the parser", body=text)
         github.comment("a/b", pr.number, review, topic="review")
 
-They use the REST API with the token in `GITHUB_TOKEN` or `GH_TOKEN`; `GITHUB_API_URL` names another server. A comment
-and an issue get an invisible marker in their body: an HTML comment with the effect's key, by which they are found.
+They use the REST API with the token in `GITHUB_TOKEN` or `GH_TOKEN`. `GITHUB_API_URL` names another server. The body of
+a comment or an issue gets an invisible marker, an HTML comment with the effect's key. The probe finds the marker.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def find_merge(repo: str, number: int) -> str | None:
 
 @effect("github.merge_pr", by=("repo", "number"), find=find_merge, settle="10s")
 def merge_pr(repo: str, number: int, method: str = "merge") -> str:
-    """Merge a pull request: `merge`, `squash` or `rebase`; the commit."""
+    """Merge a pull request by `merge`, `squash` or `rebase`. Returns the commit."""
     return str(_send("PUT", f"repos/{_repo(repo)}/pulls/{number:d}/merge", {"merge_method": method})["sha"])
 
 
@@ -100,7 +100,7 @@ def merge_pr(repo: str, number: int, method: str = "merge") -> str:
 
 
 def marker(call: Call) -> str:
-    """The marker that makes a text of this effect findable. GitHub does not show it."""
+    """The marker by which the probe finds a text of this effect. GitHub does not show it."""
     return f"<!-- standfast:{call.key} -->"
 
 
@@ -186,7 +186,7 @@ def _headers() -> dict[str, str]:
 
 
 def _get(path: str, *, missing: bool = False) -> Any:
-    """The answer as JSON; None for 404 if it may be missing in a repository that can be read."""
+    """The answer as JSON. With `missing`, None for a 404 in a repository that the token can read."""
     reply = web.read(_url(path), within_s=WITHIN_S, headers=_headers())
     if reply.status == 200:
         return reply.json()
@@ -198,7 +198,7 @@ def _get(path: str, *, missing: bool = False) -> Any:
 
 
 def _marked(path: str, mark: str) -> Any:
-    """The entry whose body has the marker, in the first pages of a list."""
+    """The entry with the marker in its body, among the first PAGES_MAX pages of a list; None if there is none."""
     for page in range(1, PAGES_MAX + 1):
         found = _get(f"{path}per_page={PAGE}&page={page}")
         for one in found:

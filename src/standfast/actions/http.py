@@ -6,8 +6,8 @@
         charge = http.post("https://api.stripe.com/v1/charges", {"amount": 1200}, name="charge", form=True,
                            headers={"Authorization": f"Bearer {os.environ['STRIPE_KEY']}"})
 
-The server recognises the key for 24 hours, so in doubt the same request is sent again with the same key: that settles
-the doubt, and no probe is needed. Headers are not recorded: they hold credentials.
+The server recognises the key for 24 hours. So an effect in doubt is settled without a probe: the same request is sent
+again with the same key. Headers are not recorded, because they hold credentials.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from standfast.ledger.effects.declared import effect
 from standfast.models import Model
 
 WINDOW = timedelta(hours=24)
-"""How long Stripe keeps a key. Past it a doubt is left to a person."""
+"""The time that Stripe stores a key. After it, a person settles the doubt."""
 SEND_MAX_S = 80.0
 MAY_HAVE_RUN = (408, 409, 425, 429)
-"""Refusals that do not prove that nothing was done: another request with this key may be at work."""
+"""Refusals that prove nothing, because another request with this key may be running."""
 
 
 class Response(Model):
@@ -38,7 +38,7 @@ class Response(Model):
 
     status: int
     body: Any
-    """JSON; text if it is none."""
+    """The JSON value, or the text of any other body."""
 
 
 @effect("http.post", by=("url", "name"), idempotent=WINDOW, leave_out=("headers",))
@@ -47,7 +47,7 @@ def post(
 ) -> Response:
     """POST `data` as JSON, or form-encoded, with the effect's own Idempotency-Key. `name` is yours: one per request.
 
-    A refusal that proves that nothing was done (4xx) raises NotApplied; the next call sends it again.
+    Raises NotApplied for a refusal that proves that nothing was done (most 4xx). The next call sends it again.
     """
     body = urlencode(data).encode() if form else json.dumps(data).encode()
     kind = "application/x-www-form-urlencoded" if form else "application/json"
@@ -63,7 +63,7 @@ def post(
 
 
 def find(url: str, headers: dict[str, str] | None = None) -> Any:
-    """What a GET of the URL answers, as JSON; None for 404. Raises if it cannot tell. Use it as `find=`."""
+    """GET the URL; its JSON, or None for 404. Raises for any other status. Use it as `find=`."""
     reply = web.read(url, within_s=20.0, headers=headers)
     if reply.status == 404:
         return None
@@ -91,7 +91,7 @@ CHAT = ("hooks.slack.com", "slack.com", "discord.com", "discordapp.com", "api.te
 
 
 def _posted(args: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The URL and the headers of a curl that posts."""
+    """The URL and the headers of a `curl` command that posts."""
     headers = [args[at + 1] for at in range(len(args) - 1) if args[at] in ("-H", "--header")]
     words = split(args, flags=_FLAGS.replace(" --json", ""), values=_VALUES)
     if words is None:

@@ -1,4 +1,4 @@
-"""Packages: `npm publish`, and `twine upload` or `uv publish`. A version is looked up in the registry or index."""
+"""Packages: `npm publish`, `twine upload` and `uv publish`. The probe asks the registry or index for the version."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _parse_uv(args: Sequence[str]) -> Facts | None:
 
 
 def _upload(files: list[str], url: str | None) -> Facts | None:
-    """The files, and where the index is read: beside the address that takes uploads."""
+    """The files, and the URL of the index that belongs to the upload URL."""
     if url is None:
         return None
     parts = urlsplit(url)
@@ -160,7 +160,7 @@ def _find_upload(facts: Facts, place: Place) -> Answer:
 
 
 def _links(page: str) -> dict[str, str | None]:
-    """The files of a page of the simple index, with the SHA-256 that it names."""
+    """The files on a page of the simple index, each with its SHA-256 if the page has one."""
     found: dict[str, str | None] = {}
     for match in re.finditer(r'href="([^"#]+)(?:#sha256=([0-9a-f]{64}))?[^"]*"', page):
         found[match[1].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")] = match[2]
@@ -168,9 +168,9 @@ def _links(page: str) -> dict[str, str | None]:
 
 
 def _account(index: str) -> dict[str, str]:
-    """The account that the caller's environment names for uploads to the same host: a private index wants it too.
+    """The login for a private index: `TWINE_USERNAME` and `TWINE_PASSWORD`.
 
-    Only to that host: the address of the index comes from a stored row.
+    It is sent only to the host of `TWINE_REPOSITORY_URL`, because the URL of the index comes from a stored row.
     """
     from base64 import b64encode
 

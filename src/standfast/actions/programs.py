@@ -1,7 +1,7 @@
-"""Run a program that only reads, for a probe.
+"""Run a program for a probe.
 
-Each argument is one word of the program's command line; no shell reads it. An argument from outside that begins with
-`-` would be an option, so it is refused. The program gets no stdin and may not prompt.
+No shell reads the arguments. A foreign argument that begins with `-` is refused, because a program would read it as an
+option. The program gets no stdin and cannot prompt.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ QUIET = {
     "NO_COLOR": "1",
     "LC_ALL": "C.UTF-8",
 }
-"""No question to a person, no transport that runs a command of its own (`ext::`), plain output."""
+"""These variables turn off prompts, transports that run other commands (`ext::`) and colours."""
 NO_ASKPASS = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
-"""Unless the caller has a program that answers for a password: then that is the caller's credential."""
+"""Defaults for callers without a program that answers password prompts."""
 
 
 class Ended(NamedTuple):
-    """How a program ended."""
+    """The exit code and output of a program."""
 
     code: int
     stdout: str
@@ -40,20 +40,20 @@ class Ended(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Its last line on stderr, for a person."""
+        """The last line on stderr, for people."""
         lines = self.stderr.strip().splitlines()
         return lines[-1][:200] if lines else f"exit {self.code}"
 
 
 def word(text: object) -> str:
-    """An argument from outside. Raises CannotTell for what a program could read as an option, or not at all."""
+    """Check a foreign argument. Raises CannotTell if it is empty, looks like an option, or has a NUL or line break."""
     if not isinstance(text, str) or not text or text.startswith("-") or "\0" in text or "\n" in text:
         raise CannotTell(f"{str(text)[:60]!r} cannot be an argument of a probe")
     return text
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it with all that it has started (ssh, git-remote-https): none of them outlives the deadline."""
+    """Kill the process group, so that programs such as ssh and git-remote-https end with it."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -64,7 +64,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run(argv: Sequence[str], *, cwd: str, within_s: float) -> Ended:
-    """Run it and wait for its end. Raises CannotTell if it is not installed, is too slow or says too much."""
+    """Run a program. Raises CannotTell if it is not installed, exceeds the time, or prints over OUTPUT_MAX bytes."""
     try:
         process = subprocess.Popen(
             list(argv),

@@ -1,7 +1,7 @@
-"""The known actions in the text of a shell command, as agents write it.
+"""Find the known actions in a shell command of an agent.
 
-Only text that means one thing is read: plain words, quotes, `&&`, `2>&1`, and a pipe into a program that shows lines.
-Variables, globs, substitutions and redirections are not, because their values at the time of the call are unknown.
+Only unambiguous text is read: plain words, quotes, `&&`, `2>&1`, and a pipe into a program that shows lines. Text with
+variables, globs, substitutions or redirections is not read, because their values at the time of the call are unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNREADABLE = re.compile(r"[$`*?~{}\[\]!#\\\n\r;]")
 
 
 def known_actions(text: str, cwd: str) -> list[Known]:
-    """The actions of a command, in order. Empty if there is none, or if a part of the text is not understood."""
+    """The actions of a command, in order. Empty if it has none or if a part of the text is ambiguous."""
     if len(text) > TEXT_MAX or _UNREADABLE.search(text):
         return []
     try:

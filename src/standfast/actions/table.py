@@ -1,10 +1,10 @@
-"""The table of known actions, and the way from a command line to an entry.
+"""The table of known actions: find the entry of a command line, and ask its probe.
 
     known = table.recognised(["git", "push", "origin", "fix-42"], cwd)      # None: no entry understands it
     facts = known.before()                      # stored with the intent, before the command runs
     answer = table.check(facts, Place(cwd))     # later, perhaps in another process
 
-Only facts are stored. `check` looks the action up by its name and runs that entry's fixed commands.
+The store holds only facts. `check` finds the entry by the action's name and runs the fixed commands of that entry.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MODULES = {
     **dict.fromkeys(("curl", "mail", "mailx", "sendmail", "msmtp", "mutt", "swaks"), "http"),
     **dict.fromkeys(("cp",), "files"),
 }
-"""The module that knows a program. A module is imported when its program is seen."""
+"""The module of each program. It is imported on first use."""
 EVIDENCE_MAX = 300
 BEFORE_MAX_S = 5.0
-"""How long reading the facts may delay a command."""
+"""The longest time that reading the facts may delay a command."""
 
 
 class Known(NamedTuple):
@@ -38,10 +38,10 @@ class Known(NamedTuple):
     action: Action
     facts: Facts
     cwd: str
-    """The directory it acts in: `git -C DIR` may name another one than the shell's."""
+    """The directory of the action, which may differ from the shell's: `git -C DIR`."""
 
     def before(self, sent_us: int | None = None, within_s: float = BEFORE_MAX_S) -> Facts:
-        """What the probe will need, as plain JSON. Raises CannotTell."""
+        """The facts for the probe, as plain JSON. Raises CannotTell."""
         place = Place(self.cwd, sent_us, within_s)
         read = self.facts if self.action.before is None else guarded(self.action.before, self.facts, place)
         return {"action": self.action.name, **({"dir": self.cwd} if self.cwd else {}), **read}
@@ -85,12 +85,12 @@ def _begun_by(words: list[str], among: Sequence[Action]) -> Iterator[tuple[Actio
 
 
 def named(name: object) -> Action | None:
-    """The entry of a name, as it is stored with the facts."""
+    """The entry with this name, which is stored with the facts."""
     return next((one for one in actions() if one.name == name), None)
 
 
 def check(facts: Facts, place: Place) -> Answer:
-    """Look one action up: what its probe says. Unknown for facts that no entry understands."""
+    """Ask the probe of an action. The answer is unknown for facts without an entry."""
     action = named(facts.get("action"))
     if action is None:
         return unknown("standfast has no probe for it")
@@ -106,7 +106,7 @@ def check(facts: Facts, place: Place) -> Answer:
 
 
 def guarded(function: object, facts: Facts, place: Place) -> Any:
-    """Call a function of an entry. Stored facts may have any shape: what does not fit is not understood."""
+    """Call a function of an entry. Stored facts may have any form, so errors of reading them become CannotTell."""
     try:
         return function(facts, place)  # type: ignore[operator]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError) as error:
@@ -114,7 +114,7 @@ def guarded(function: object, facts: Facts, place: Place) -> Any:
 
 
 def shown(facts: Facts) -> str:
-    """What the probe of these facts does, in one line for people."""
+    """The command or URL that the probe of these facts reads, in one line for people."""
     action = named(facts.get("action"))
     if action is None or action.looks is None:
         return "nothing: standfast has no probe for it"

@@ -1,4 +1,4 @@
-"""Read one URL for a probe, or send one request for an effect: with the standard library and a deadline."""
+"""Read one URL for a probe, or send one request for an effect, with a deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGENT = {"User-Agent": "standfast"}
 
 
 class Reply(NamedTuple):
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 
 def checked(url: object) -> str:
-    """A URL that is read over HTTP. Raises CannotTell for any other."""
+    """Check that a value is an HTTP URL. Raises CannotTell if not."""
     if not isinstance(url, str) or not url.isascii() or any(c <= " " for c in url):
         raise CannotTell(f"{str(url)[:60]!r} is no URL")
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
@@ -43,7 +43,7 @@ def checked(url: object) -> str:
 
 
 def read(url: str, *, within_s: float, headers: Mapping[str, str] | None = None, method: str = "GET") -> Reply:
-    """GET or HEAD. A status is an answer; raises CannotTell if there is none."""
+    """GET or HEAD a URL. Any status is an answer. Raises CannotTell without an answer."""
     request = urllib.request.Request(checked(url), headers={**AGENT, **(headers or {})}, method=method)
     host = urllib.parse.urlsplit(url).hostname
     try:
@@ -53,7 +53,7 @@ def read(url: str, *, within_s: float, headers: Mapping[str, str] | None = None,
 
 
 def send(method: str, url: str, body: bytes, *, within_s: float, headers: Mapping[str, str]) -> Reply:
-    """Send a request of an effect. Raises NotApplied if no connection was made, and other errors as they are."""
+    """Send a request of an effect. Raises NotApplied if no connection was made; other errors pass unchanged."""
     request = urllib.request.Request(checked(url), data=body, headers={**AGENT, **headers}, method=method)
     try:
         return _reply(request, within_s)

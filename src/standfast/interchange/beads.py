@@ -1,7 +1,7 @@
-"""beads: the issues of a repository in `.beads/issues.jsonl`, as tasks.
+"""Import the issues of beads, in `.beads/issues.jsonl`, as tasks.
 
-An issue is known by its own id, so that importing again neither doubles nor counts an existing task. Dependencies are
-imported with their issue. An issue that is closed there and open here is closed; one that is closed here stays so.
+The id of an issue is the task's fingerprint, so another import adds no second task and counts no sighting. Dependencies
+come with their issue. An issue that beads closed closes its task. A task that is closed here stays closed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BODY_MAX = 20_000
 
 
 class Taken(NamedTuple):
-    """What one import of issues did."""
+    """The result of one import of issues."""
 
     path: str
     dry_run: bool
@@ -43,7 +43,7 @@ class Taken(NamedTuple):
 
 
 def run(tasks: Tasks, path: str | None = None, *, dry_run: bool = False) -> Taken:
-    """Take over the issues at `path`: a file, or a directory that has one. Raises NotFound where there is none."""
+    """Import the issues at `path`: a file, or a directory that has one. Raises NotFound if there is none."""
     file = _file(path)
     issues, bad = _issues(file)
     counts = {"added": 0, "known": 0, "closed": 0, "needs": 0}
@@ -92,7 +92,7 @@ def _take(tasks: Tasks, issues: dict[str, dict[str, Any]], counts: dict[str, int
         before = _known(tasks, fingerprint)
         over = issue.get("status") in CLOSED
         if before is None and over:
-            continue  # history of another tracker: nothing is left to do
+            continue  # the issue was closed before its first import, so there is no task to add
         if before is None:
             needs = [made[need] for need in _needs(issue) if need in made]
             made[id] = _add(tasks, issue, fingerprint, needs)
@@ -106,7 +106,7 @@ def _take(tasks: Tasks, issues: dict[str, dict[str, Any]], counts: dict[str, int
                 tasks.done(before.id, result={"beads": id, "reason": _text(issue.get("close_reason"), 500)})
                 counts["closed"] += 1
             except Conflict:
-                pass  # another worker holds it and will close it
+                pass  # another worker has claimed the task and will close it
 
 
 def _known(tasks: Tasks, fingerprint: str) -> Task | None:
@@ -137,7 +137,7 @@ def _labels(labels: Any) -> list[str]:
 
 
 def _in_order(issues: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Needed tasks before those that need them; a cycle is broken where it is found."""
+    """The ids of issues, each after those it needs. In a cycle, the first issue that was reached comes last."""
     done: set[str] = set()
     for start in issues:
         stack = [(start, iter(_needs(issues[start])))]

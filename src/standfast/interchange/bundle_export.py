@@ -1,7 +1,7 @@
-"""`sf.export("fix-42", to="fix-42.zip")`: sessions as one file that people read and another store imports.
+"""`sf.export("fix-42", to="fix-42.zip")`: write sessions into one file for people and for another store.
 
-The same sessions at the same moment give the same bytes. With `hand_over` the source records, before the file gets its
-name, that the work continues elsewhere: from then on it refuses to open the sessions.
+Two exports without a change in between give the same bytes. With `hand_over`, the source ends its sessions before the
+file gets its name, and then refuses to open them, because another store may continue them.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class Bundle(Model):
-    """A bundle that was written."""
+    """A bundle that an export wrote."""
 
     path: str
     sessions: list[str]
     rows: int
     size_bytes: int
     content: str
-    """The hash of its rows and artifacts: a bundle of the same sessions from another store has the same."""
+    """The hash of its rows and artifacts. A bundle of the same sessions from another store has the same hash."""
     handed_over: bool
 
 
 def export(
     store: Store, keys: Sequence[str], path: str, *, hand_over: bool = False, progress: Progress = quiet
 ) -> Bundle:
-    """Write the bundle: a temporary file, then a rename. Raises NotFound for an unknown session."""
+    """Write the bundle to a temporary file and rename it. Raises NotFound for an unknown session."""
     refused_inside(store.held, "export")
     sessions, rows, events = store.read(lambda tx: _read(tx, keys))
     _refuse_parts(sessions, rows)
@@ -82,7 +82,7 @@ def export(
 
 
 def _read(tx: Tx, keys: Sequence[str]) -> tuple[list[Row], bundle_pages.Rows, list[Row]]:
-    """The sessions, their rows by table and their journal, from one snapshot."""
+    """The sessions, their rows by table and their journal entries, from one snapshot."""
     if not keys:
         raise InvalidInput("name at least one session", "standfast session list")
     sessions = {row["id"]: row for row in (_session(tx, key) for key in keys)}
@@ -132,7 +132,7 @@ def _refuse_parts(sessions: Sequence[Row], rows: bundle_pages.Rows) -> None:
 def _members(
     store: Store, sessions: Sequence[Row], rows: bundle_pages.Rows, events: Sequence[Row], progress: Progress
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Every member but the artifacts, and the ids of artifacts by the digest of their redacted bytes."""
+    """All members except artifacts, and the ids of artifacts by the digest of their redacted bytes."""
     bytes_of: dict[str, str] = {}
     for row in each("reading artifacts", rows["artifact"], progress):
         data = redacted_bytes(artifacts.read(store, row["id"]))
@@ -195,7 +195,7 @@ def _manifest(store: Store, sessions: Sequence[Row], hashes: dict[str, str], han
 
 
 def _write(path: str, members: dict[str, bytes], bytes_of: dict[str, str], store: Store, progress: Progress) -> int:
-    """Members in a fixed order with a fixed time; on disk when this returns."""
+    """Write the members in a fixed order with a fixed time, and fsync the file. Returns its size."""
     with open(path, "xb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for name, data in _in_order(members, bytes_of, store, progress):

@@ -1,12 +1,14 @@
-"""`sf.imports.bundle(FILE)`: sessions of another store, from a bundle.
+"""`sf.imports.bundle(FILE)`: import sessions of another store from a bundle.
 
-The file is read to its end and checked before the first write: members by fixed names, sizes, hashes, then each row by
-its schema. All rows are one transaction. The bytes of artifacts follow, then the sessions are released: until then they
-say that the import is not finished, and a killed import continues when you run it again.
+The import checks the whole file before its first write: the names, sizes and hashes of members, then each row by its
+schema. It writes all rows in one transaction, then the bytes of artifacts, and finishes the sessions last. Until then
+their reason says that the import is not finished. If the import is killed, run it again and it continues.
 
-Sessions come as history: their effects, decisions and artifacts are in a scope of their own (`history_scope`), which no
-caller can choose. So no key or name of a bundle answers a call of this store. With `take` the sessions can be opened
-here, and their rows move into the caller's scope. The source must have handed them over, or be lost.
+Without `take`, sessions are history. Their effects, decisions and artifacts are in a scope of their own
+(`history_scope`) that no caller can choose. So no key or name of a bundle answers a call of this store.
+
+With `take`, the sessions can be opened here, and their rows move into the caller's scope. The source must have handed
+the sessions over, or be lost.
 """
 
 from __future__ import annotations
@@ -41,17 +43,17 @@ LINE_MAX_BYTES = 16 << 20
 UNFINISHED = "the import of its bundle is not finished"
 _LINK = 0o120000
 _READS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
-"""The exceptions that `zipfile` raises for a damaged file."""
+"""Exceptions of `zipfile` for a damaged file."""
 _PREFIX_OF = {table: prefix for prefix, table in PREFIXES.items()}
 _MAKE_AGAIN = "export it again at the source: standfast export SESSION --to FILE.zip"
 
 
 class BundleImport(Model):
-    """What an import of a bundle did."""
+    """The result of importing a bundle."""
 
     path: str
     store: str
-    """The store that it comes from."""
+    """The id of the store that wrote the bundle."""
     sessions: list[str]
     rows: int
     added: int
@@ -61,7 +63,7 @@ class BundleImport(Model):
 
 
 class _Checked(NamedTuple):
-    """A bundle that was read and checked."""
+    """A bundle that passed all checks."""
 
     archive: zipfile.ZipFile
     manifest: dict[str, Any]
@@ -127,7 +129,7 @@ def _damaged(fact: str) -> InvalidInput:
 
 
 def _infos(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The members, judged before one is read."""
+    """The members by name. Checks the directory of the zip file before any member is read."""
     found: dict[str, zipfile.ZipInfo] = {}
     if len(archive.infolist()) > bundles.MEMBERS_MAX:
         raise _damaged(f"it has {len(archive.infolist()):,} members; the limit is {bundles.MEMBERS_MAX:,}")
@@ -267,12 +269,12 @@ def _check_unique(table: str, found: list[Row]) -> None:
 
 
 def history_scope(session_id: str) -> str:
-    """The scope of an imported session that was not taken. A scope that a caller names never begins with a space."""
+    """The scope of an imported session that was not taken. No caller can name it, because it begins with a space."""
     return f" {session_id}"
 
 
 def _put_rows(tx: Tx, checked: _Checked, take: bool) -> int:
-    """All rows, in one transaction. A session that is here already must be the same."""
+    """Insert all rows. A session that is stored already must have every row of the bundle."""
     known = {row["id"] for row in checked.rows["session"] if tx.maybe(SQL.found, id=row["id"]) is not None}
     added = 0
     for table, found in checked.rows.items():
@@ -292,7 +294,7 @@ def _put_rows(tx: Tx, checked: _Checked, take: bool) -> int:
 
 
 def _own(tx: Tx, table: str, session_id: str) -> Row:
-    """The columns that this store decides."""
+    """The values of columns that the import sets."""
     here: Row = {"scope": tx.caller.scope, **tx.caller.labelled()}
     match table:
         case "session":
@@ -308,9 +310,9 @@ def _own(tx: Tx, table: str, session_id: str) -> Row:
 
 
 def _refuse_other(tx: Tx, table: str, row: Row) -> None:
-    """A session that is here already has every row of the bundle, or is newer: then nothing is changed."""
+    """Raise KeyConflict if the session is stored already, without this row of the bundle."""
     if table == "state":
-        return  # the values of a session that continued here have changed
+        return  # a session that continued here may have changed its values
     if tx.maybe(row_statements.get(table, ("id",)), id=row["id"]) is None:
         raise KeyConflict(
             f"the session of {row['id']} is here, and this {table} of the bundle is not",
@@ -319,19 +321,19 @@ def _refuse_other(tx: Tx, table: str, row: Row) -> None:
 
 
 def _refuse_other_artifact(tx: Tx, row: Row) -> None:
-    """An artifact that is here with the same id must be the one of the bundle. At the source its bytes have secrets."""
+    """Raise KeyConflict if a different artifact has this id. Bytes may differ: those of the bundle are redacted."""
     found = _artifact(row["id"], tx)
     if found is not None and any(found[name] != row[name] for name in ("session_id", "name", "kind")):
         raise _taken_here("artifact", "id", row["id"])
 
 
 def _refuse_taken(tx: Tx, table: str, row: Row, take: bool) -> None:
-    """Refuse a value that is unique in the whole store and that another row has."""
+    """Raise KeyConflict if another row has a value that is unique in the whole store."""
     for names in bundles.UNIQUE[table]:
         if names not in (("id",), ("key",), ("native",), ("response",)) or row[names[0]] is None:
             continue
         if table == "effect" and names == ("key",) and not take:
-            continue  # the keys of history answer no call here
+            continue  # the keys of history are in a scope of their own
         asked = {names[0]: row[names[0]]}
         if names == ("key",):
             asked["scope"] = tx.caller.scope
@@ -363,7 +365,7 @@ def _put_artifacts(store: Store, checked: _Checked, progress: Progress) -> int:
 def _finish(one: Row, manifest: dict[str, Any], take: bool, tx: Tx) -> None:
     found = tx.one(SQL.found, id=one["id"])
     if found["reason"] != UNFINISHED and not (take and (found["reason"] or "").startswith("imported from")):
-        return  # imported before
+        return  # an earlier import finished it
     if take:
         _move_rows(tx, one["id"])
     state, reason = ("waiting", "taken over") if take else ("completed", "imported")
@@ -376,7 +378,7 @@ def _finish(one: Row, manifest: dict[str, Any], take: bool, tx: Tx) -> None:
 
 
 def _move_rows(tx: Tx, session_id: str) -> None:
-    """The rows of a session that is taken, into the caller's scope: its keys count here from now on."""
+    """Move the rows of a taken session into the caller's scope, so that its keys answer calls."""
     where: Row = {"session_id": session_id, "history": history_scope(session_id), "scope": tx.caller.scope}
     if (taken := tx.maybe(SQL.effect_taken, **where)) is not None:
         raise _taken_here("effect", "key", taken["key"])

@@ -21,7 +21,7 @@ UPDATE effect SET scope = :scope WHERE session_id = :session_id AND scope = :his
 -- name: take_decisions
 UPDATE decision SET scope = :scope WHERE session_id = :session_id AND scope = :history
 
--- An artifact that is here under the same name stays in the history: the session refers to it by its id.
+-- If an equal artifact is in the scope already, the imported one stays in the history: the session has its id.
 -- name: take_artifacts
 UPDATE artifact SET scope = :scope
 WHERE session_id = :session_id AND scope = :history

@@ -83,12 +83,12 @@ def timeline(events: Iterable[Row]) -> str:
 
 
 def plain(text: str) -> str:
-    """One line that is no markup."""
+    """The text as one line, with Markdown escaped."""
     return serial.clean(text, 300).translate(_ESCAPED)
 
 
 def diffs(calls: Iterable[Row]) -> Iterator[str]:
-    """The changes of files that tool calls made: edits with the old and the new text, new files, and patches."""
+    """The changes of files by tool calls, as diffs: edits, new files and patches."""
     for row in calls:
         made = serial.read(row["input"]) if row.get("input") else None
         if row["status"] != "error" and isinstance(made, dict) and (text := _diff(made)):

@@ -1,15 +1,15 @@
-"""The form of a bundle: which rows of a session it has, their JSON Schema, and the names of its members.
+"""The format of a bundle: its rows of a session, their JSON Schema, and the names of its members.
 
     bundle.json            manifest: form, origin, sessions, digest of the journal, hash of each member
     README.md timeline.md  for people
     schema.json            JSON Schema of a row of each table
     rows/TABLE.jsonl       rows by the table catalogue, one object a line, keys sorted
     events.jsonl           the journal of the sessions, as CloudEvents 1.0
-    diffs/0001.patch       changes of files that tool calls made
-    artifacts/SHA256       bytes
+    diffs/0001.patch       changes of files by tool calls
+    artifacts/SHA256       the bytes of an artifact
 
-Columns that mean something only in one store are left out: numbers, leases, scope and repository, paths, stored
-commands, approvals. A grant never travels.
+A bundle leaves out columns that are valid in one store only: sequence numbers, leases, scope and repository, paths,
+stored commands and approvals. So a grant is never exported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEMBERS_MAX = 10_000
 BYTES_MAX = 1 << 30
 RATIO_MAX = 100
 ROWS_MAX = 20_000
-"""Rows of one bundle: an import writes them in one transaction."""
+"""The most rows of one bundle, because an import writes them in one transaction."""
 
 BY_SESSION = {
     "session": "id",
@@ -46,7 +46,7 @@ BY_SESSION = {
     "usage": "session_id",
     "artifact": "session_id",
 }
-"""The tables of a bundle, in the order in which rows refer to each other, and the column with the session's id."""
+"""The tables of a bundle and their column with the session's id. A row refers only to rows of earlier tables."""
 _LOCAL = {
     *(set(LEASE.split()) - {"actor"}),
     *("seq", "fence", "scope", "repository", "git_dir", "origin", "import_seq", "import_offset", "uri", "verify"),
@@ -56,7 +56,7 @@ _OF_STORE = {
     "session": {"state", "reason", "openings", "actor", "updated_us", "ended_us"},
     "artifact": {"created_us", "actor"},
 }
-"""More columns that an import decides."""
+"""More columns that are left out, because the import sets them."""
 UNIQUE = {
     "session": (("id",), ("key",)),
     "node": (("id",), ("session_id", "parent_id", "name")),
@@ -77,7 +77,7 @@ _JSON_TYPES = {"TEXT": "string", "BIGINT": "integer"}
 
 @cache
 def columns(table: str) -> tuple[str, ...]:
-    """The columns of a table that a bundle has."""
+    """The columns of a table that are in a bundle."""
     own = next(one.columns for one in tables.tables() if one.name == table)
     return tuple(name for name in own if name not in _LOCAL | _OF_STORE.get(table, set()))
 
@@ -88,7 +88,7 @@ def is_member(name: str) -> bool:
 
 @cache
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a row of each table, made of the schema of the store. Other fields are ignored."""
+    """The JSON Schema of the rows of each table, generated from the schema of the store. Other fields are ignored."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": FORM,
@@ -110,12 +110,12 @@ def _table(table: str) -> dict[str, Any]:
 
 
 def line(fields: Mapping[str, Any]) -> str:
-    """A row as a line: keys sorted, without empty fields, secrets replaced."""
+    """A row as one line of JSON: sorted keys, no empty fields, redacted."""
     said = {name: value for name, value in fields.items() if value is not None}
     return redacted(json.dumps(said, sort_keys=True, ensure_ascii=False)) + "\n"
 
 
 def content_hash(members: Mapping[str, str]) -> str:
-    """The hash of rows and artifacts: the same on every machine."""
+    """The hash of rows and artifacts. It is the same in every store."""
     own = {name: hash for name, hash in members.items() if name.startswith(("rows/", "artifacts/"))}
     return sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""LangGraph's own savers: threads kept by SqliteSaver or PostgresSaver, taken over whole.
+"""Import whole threads of LangGraph's SqliteSaver and PostgresSaver.
 
-Read only at the source. Values are moved as they are encoded, never made into objects, so that no type
-needs to be here and none is lost. A checkpoint that is here already stays as it is, a thread that was
-deleted here stays deleted, and an import that was interrupted continues where it stopped.
+The source is only read. Values keep their encoding and are never decoded into objects, so no class must be importable.
+A checkpoint that is stored already does not change, and a thread that was deleted here stays deleted. An interrupted
+import continues at its next run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PG_WRITES = (
 
 
 class Taken(NamedTuple):
-    """What one import did."""
+    """The result of one import."""
 
     source: str
     dry_run: bool
@@ -58,21 +58,21 @@ class Taken(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One checkpoint as it is kept elsewhere."""
+    """One checkpoint of the source."""
 
     thread: str
     namespace: str
     id: str
     parent_id: str | None
     header: bytes | None
-    """None: it is encrypted, and its key is not here. Empty: it cannot be read."""
+    """None if the checkpoint is encrypted; empty if it cannot be read."""
     metadata: bytes
     values: dict[str, Value]
     writes: list[Write]
 
 
 def run(threads: Threads | None, source: str, *, own: str | None = None, dry_run: bool = False) -> Taken:
-    """Take over the threads at a path or postgresql:// address. `own` is the file this process has open.
+    """Import the threads at a path or postgresql:// URL. `own` is the database file that this process has open.
 
     Raises NotFound if the file is missing, and InvalidInput if no LangGraph saver wrote it.
     """
@@ -97,7 +97,7 @@ def run(threads: Threads | None, source: str, *, own: str | None = None, dry_run
             try:
                 if threads is not None and not dry_run:
                     _take(threads, found, found.header)
-            except InvalidInput:  # a name that cannot be one here
+            except InvalidInput:  # the store does not accept a name in it
                 counts["bad"] += 1
                 continue
             counts["checkpoints"] += 1
@@ -106,7 +106,7 @@ def run(threads: Threads | None, source: str, *, own: str | None = None, dry_run
 
 
 def _take(threads: Threads, found: Found, header: bytes) -> None:
-    """The writes of a checkpoint first, so that a stored checkpoint is complete."""
+    """Store the writes of a checkpoint before the checkpoint, so that every stored checkpoint is complete."""
     crash.point("import.before_batch")
     threads.put_writes(found.thread, found.id, found.writes, namespace=found.namespace)
     threads.put(
@@ -216,7 +216,7 @@ def _one(row: Row, header: bytes | None, values: dict[str, Value], metadata: Any
 
 
 def _apart(type: str, data: bytes) -> tuple[bytes, dict[str, Value]]:
-    """A checkpoint as its header and its values; encoded parts stay encoded. Nothing for one that cannot be read."""
+    """The header and the values of a checkpoint, still encoded. Both are empty if it cannot be read."""
     try:
         if type == "json":
             found = json.loads(data)
@@ -236,7 +236,7 @@ def _apart(type: str, data: bytes) -> tuple[bytes, dict[str, Value]]:
 
 
 def _packed(value: Any) -> Value:
-    """As the default serializer of LangGraph keeps it."""
+    """The value in the encoding of LangGraph's default serializer."""
     if value is None:
         return "null", b""
     if isinstance(value, bytes):

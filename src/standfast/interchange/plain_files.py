@@ -1,8 +1,8 @@
-"""Plain files (`standfast.files`) into the store: a mapping becomes state, a list of rows becomes a stream.
+"""Import plain files (`standfast.files`): a mapping becomes state, a list of rows becomes a stream of events.
 
-The name of the file, or `name`, is the namespace of the state or the name of the stream. Importing again continues
-where the last import ended and adds nothing twice. A key that has another value in the store is left as it is, and
-a stream that is not the beginning of the file is refused. The file itself is only read.
+The name of the file, or `name`, is the namespace of the state or the name of the stream. Another import continues after
+the last imported record and adds nothing twice. It keeps a key that has another value in the store. It refuses a stream
+whose events are not the first rows of the file. The file is only read.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 BATCH = 500
 STATE_BATCH = 100
-"""Keys in one transaction: each takes a few round trips to a server, and a transaction may take 5 s."""
+"""Keys in one transaction. On PostgreSQL each key takes a few round trips, and a transaction may last 5 s."""
 TYPE = "file.row"
 
 
 class Taken(NamedTuple):
-    """What one import of a file did."""
+    """The result of one import of a file."""
 
     path: str
     dry_run: bool
@@ -37,11 +37,11 @@ class Taken(NamedTuple):
     added: int
     known: int
     different: list[str]
-    """Keys that have another value in the store; they were left as they are."""
+    """Keys that have another value in the store. The import did not change them."""
 
 
 def run(sf: Any, path: str, *, name: str | None = None, dry_run: bool = False) -> Taken:
-    """Copy the records of `path` into the store. Raises NotFound, or InvalidInput for a value that is no record."""
+    """Import the records of `path`. Raises NotFound, or InvalidInput if the file is neither a mapping nor a list."""
     if not os.path.isfile(path):
         raise NotFound(f"there is no file at {path}", "standfast import files PATH")
     value = _silently(path)
@@ -69,7 +69,7 @@ def summary(taken: Taken) -> list[str]:
 
 
 def _silently(path: str) -> Any:
-    """The file's value, without the warning that names this very command."""
+    """The file's value, without the warning that recommends this import."""
     import warnings
 
     with warnings.catch_warnings():
@@ -102,7 +102,7 @@ def _entries(state: State, namespace: str) -> Iterator[Entry]:
 def into_stream(
     events: Events, stream: str, rows: list[Any], path: str, dry_run: bool, type: str = TYPE
 ) -> tuple[int, int]:
-    """Append the rows that the stream does not have yet; how many those are, and how many it has."""
+    """Append the rows that the stream lacks. Returns the number of new rows and of rows it had."""
     for row in rows:
         serial.canonical(row)
     known = _known(events, stream, rows, path, type)
@@ -115,7 +115,7 @@ def into_stream(
 
 
 def _known(events: Events, stream: str, rows: list[Any], path: str, type: str) -> int:
-    """How many rows the stream has. They must be the first rows of the file."""
+    """The number of rows in the stream. Raises Conflict unless they are the first rows of the file."""
     try:
         version = events.stream(stream).version
     except NotFound:

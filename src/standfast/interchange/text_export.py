@@ -1,12 +1,12 @@
-"""`sf.export(text=DIR)`: the record of one repository as text for people and git.
+"""`sf.export(text=DIR)`: write the record of one repository as text for people and git.
 
     decisions/2026-11.jsonl  tasks/2026-11.jsonl  state.jsonl  gates.jsonl     records; `import text` reads them
     orders.jsonl  loops.jsonl  events/2026-11.tsv                             for reading
     README.md  DECISIONS.md  TASKS.md                                         generated for people
     head.json                                                                 form, store and digest of the journal
 
-A file is replaced whole, and only if it changed. `.base.json` has the hash of each record as it was exported last. It
-is written after all others and stays out of git: `import text` compares with it (text_import.py).
+The export replaces only files that changed. `.base.json` has the hash of each record at the last export. It is written
+after all other files and is not in git. `import text` compares the files with it (text_import.py).
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ FORM = "standfast.text/1"
 HEAD, BASE, IGNORE = "head.json", ".base.json", ".gitignore"
 FILE_MAX_BYTES = 64 << 20
 LISTED_MAX = 200
-"""Closed tasks and settled decisions that TASKS.md and DECISIONS.md list, the newest first."""
+"""The most closed tasks in TASKS.md and ended decisions in DECISIONS.md, the newest first."""
 
 
 class TextExport(Model):
-    """What one export wrote, or would write."""
+    """The result of one export. With `check` nothing was written."""
 
     directory: str
     records: int
     files: int
     changed: list[str]
-    """Files that were written; with `check`, files that differ."""
+    """The files that were written, or with `check` the files that differ."""
 
 
 def export(store: Store, directory: str, *, check: bool = False, progress: Progress = quiet) -> TextExport:
-    """Write the files that differ from the store. With `check`, only name them."""
+    """Write the files that differ from the store. With `check`, only list them."""
     _refuse_foreign(directory)
     records, loops = store.read(lambda tx: (text_records.of_store(tx), text_records.loops(tx)))
     made = dict(_files(each("exporting records", records, progress), loops))
@@ -65,7 +65,7 @@ def export(store: Store, directory: str, *, check: bool = False, progress: Progr
 
 
 def _refuse_foreign(directory: str) -> None:
-    """An export replaces files, so it works only in a directory that is empty or its own."""
+    """Refuse a directory that has other files, because an export replaces files."""
     if os.path.lexists(directory) and not os.path.isdir(directory):
         raise InvalidInput(f"{directory} is not a directory", "standfast export --text DIR")
     if os.path.isdir(directory) and os.listdir(directory) and not os.path.lexists(os.path.join(directory, HEAD)):
@@ -84,7 +84,7 @@ def _head(store: Store) -> str:
 
 
 def member(directory: str, path: str) -> bytes:
-    """A file of an export. Raises OSError, also for a link, a FIFO or a device."""
+    """The content of a file of an export. Raises OSError, also for a link, a FIFO or a device."""
     content = regular_files.read(os.path.join(directory, path), FILE_MAX_BYTES + 1, follow=False)
     if len(content) > FILE_MAX_BYTES:
         raise InvalidInput(f"{path} has more than {FILE_MAX_BYTES:,} bytes, which is the limit")
@@ -110,7 +110,7 @@ def _put(directory: str, path: str, content: str) -> None:
 
 
 def base_of(directory: str) -> dict[str, str]:
-    """The hash of each record as it was exported last; empty where this machine never exported."""
+    """The hash of each record at the last export; empty if this machine never exported."""
     try:
         found = json.loads(member(directory, BASE))
     except (OSError, ValueError):
@@ -151,7 +151,7 @@ def _files(records: Iterable[Record], loops: Iterable[Fields]) -> Iterator[tuple
 
 
 def _events(store: Store, progress: Progress) -> dict[str, list[str]]:
-    """The journal by month. It is read in pages: rows are only added."""
+    """The journal as lines by month. Separate pages are consistent, because the journal is append-only."""
     made: dict[str, list[str]] = {}
     after, last = 0, store.read(journal.last_seq)
     while page := store.read(lambda tx, after=after: text_records.events(tx, after)):  # type: ignore[misc]

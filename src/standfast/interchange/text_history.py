@@ -1,8 +1,8 @@
-"""The history of a text export: an event log from `git log`, and records from such events.
+"""The history of a text export: events from `git log`, and records from these events.
 
-`import text DIR --log STREAM` appends one event for each line that a commit added, changed or removed. It reads the
-history of DIR along the first parent and continues where the stream ends. `import text --events STREAM` makes the
-newest version of each record in the stream into records again.
+`import text DIR --log STREAM` appends one event for each record that a commit added, changed or removed. It reads the
+history of DIR along the first parents and continues after the last event of the stream. `import text --events STREAM`
+restores the newest version of each record in the stream.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _KINDS = {folder: kind for kind, folder in FOLDERS.items()}
 
 
 def append(events: Events, directory: str, stream: str, *, dry_run: bool) -> tuple[int, int]:
-    """Append the history of the directory; how many events were added, and how many the stream had."""
+    """Append the history of the directory. Returns the number of new events and of events that the stream had."""
     return into_stream(events, stream, list(changes(directory)), directory, dry_run, TYPE)
 
 
 def changes(directory: str) -> Iterator[dict[str, Any]]:
-    """One mapping for each record that a commit added, changed or removed, the oldest first."""
+    """A mapping for each record that a commit added, changed or removed, the oldest first."""
     for part in _log(directory).split("\0")[1:]:
         head, _, diff = part.partition("\n")
         commit, time, author = head.split("\t", 2)
@@ -64,7 +64,7 @@ def _log(directory: str) -> str:
 
 
 def _lines(diff: str) -> tuple[dict[tuple[str, str], Record], dict[tuple[str, str], Record]]:
-    """The records that a diff took away, and those that it put there. A line that is no record is passed over."""
+    """The records in the removed and in the added lines of a diff. Other lines are skipped."""
     kind = ""
     sides: tuple[dict[tuple[str, str], Record], dict[tuple[str, str], Record]] = ({}, {})
     for line in diff.split("\n"):
@@ -83,7 +83,7 @@ def _kind(path: str) -> str:
 
 
 def records(events: Events, stream: str) -> list[Record]:
-    """The newest version of each record in a stream, also of those that were removed from the files."""
+    """The newest version of each record in a stream, also of records that a commit removed."""
     found: dict[tuple[str, str], Record] = {}
     after = 0
     while page := events.read(stream, after=after, limit=BATCH):

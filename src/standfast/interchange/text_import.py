@@ -1,14 +1,14 @@
-"""`sf.imports.text(DIR)`: bring tasks, decisions, values and gates back from a text export.
+"""`sf.imports.text(DIR)`: import tasks, decisions, values and gates from a text export.
 
-Each record is compared three ways: as it was exported last (`.base.json`), as the store has it, and as the file says.
+The import compares three versions of each record: at the last export (`.base.json`), in the store, and in the file.
 
     file = store               nothing to do
-    store as exported last     the file changed: the file's version is taken
-    file as exported last      the store changed: the store's version stays
-    both changed               a conflict: listed, and not taken unless you ask for the file's version
+    store = last export        only the file changed: import the file's version
+    file = last export         only the store changed: keep the store's version
+    all three differ           a conflict: list it, and import the file's version only with `theirs`
 
-A missing line deletes nothing. Records go through the ordinary methods, one transaction each: killed anywhere, the
-next import continues. Effects and loops are never imported. An agent changes no gate.
+A missing line deletes nothing. Each record is written by the ordinary methods, in a transaction of its own, so after a
+kill the next import continues. Effects and loops are never imported. An agent cannot change a gate.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _WORDS = ("what", "why", "then", "tags", "agent")
 
 
 class Difference(Model):
-    """One record that the file and the store have differently."""
+    """One record that differs between file and store."""
 
     kind: str
     name: str
     action: str
-    """add, change, keep (the store is newer), conflict (both changed) or refused."""
+    """add, change, keep (only the store changed), conflict (both changed) or refused."""
     fields: list[str]
-    """What differs."""
+    """The names of the fields that differ."""
     note: str | None = None
-    """Why it was refused."""
+    """The reason of a refusal."""
 
     @staticmethod
     def columns() -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Difference(Model):
 
 
 class TextImport(Model):
-    """What an import of text changed, or would change."""
+    """The result of importing text. Without `commit` nothing was changed."""
 
     directory: str
     committed: bool
@@ -79,7 +79,7 @@ class _Pair(NamedTuple):
 def run(
     store: Store, directory: str, *, commit: bool = False, theirs: bool = False, progress: Progress = quiet
 ) -> TextImport:
-    """Compare, and with `commit` take what the files changed; `theirs` takes conflicts too."""
+    """Compare, and with `commit` import the changes of the files; with `theirs` also conflicts."""
     return taken(
         store,
         directory,
@@ -101,7 +101,7 @@ def taken(
     theirs: bool,
     progress: Progress = quiet,
 ) -> TextImport:
-    """The same for records that were read elsewhere."""
+    """The same for records that the caller has read."""
     own = store.read(_by_name)
     pairs = [
         _compared(one, own.get((one.kind, one.name)), base, theirs)
@@ -145,7 +145,7 @@ def _said(fields: Fields, name: str) -> str:
 
 
 def _agree(store: Store, directory: str, found: list[Record], base: dict[str, str]) -> None:
-    """The values that file and store now share are the base of the next import."""
+    """Make records that are now equal in file and store the base of the next import."""
     own = store.read(_by_name)
     same = {
         f"{one.kind}:{one.name}": text_export.hash_of(one.line)
@@ -159,7 +159,7 @@ def _agree(store: Store, directory: str, found: list[Record], base: dict[str, st
 
 
 def read(directory: str) -> list[Record]:
-    """Every record of the files. Raises NotFound or InvalidInput naming the line; then nothing was written."""
+    """All records of the files. Raises NotFound, or InvalidInput with the line; nothing is written before."""
     _check_head(directory)
     records: dict[tuple[str, str], Record] = {}
     for kind, path in _paths(directory):
@@ -206,7 +206,7 @@ def _paths(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _refusals(wanted: list[_Pair]) -> Iterator[tuple[tuple[str, str], str]]:
-    """Records that are refused before anything is written, with the reason."""
+    """The records that are refused before the first write, each with the reason."""
     for pair in wanted:
         one = pair.theirs
         if REDACTED in one.line:
@@ -222,7 +222,7 @@ def _words(one: Record) -> list[Any]:
 
 
 def _bring_all(store: Store, wanted: list[_Pair], progress: Progress) -> dict[tuple[str, str], str]:
-    """Bring the records in, in the order of their ids, then tie tasks to others; returns why some were refused."""
+    """Write the records, then the links of tasks. Returns the reasons of refused records."""
     notes = dict(_refusals(wanted))
     for bring, doing in ((_bring, "importing records"), (_tie, "linking tasks")):
         for pair in each(doing, wanted, progress):
@@ -267,7 +267,7 @@ def _decision(store: Store, tx: Tx, wanted: Fields) -> None:
 
 
 def _task(store: Store, tx: Tx, wanted: Fields) -> None:
-    """The task itself and its state. Its parent and its dependencies may not exist yet: see `_tie`."""
+    """Write a task and its state. `_tie` adds its parent and dependencies, which may not exist yet."""
     resource, id = Tasks(store, tx), wanted["id"]
     try:
         found = resource.get(id)
@@ -326,7 +326,7 @@ def _tie(store: Store, tx: Tx, one: Record) -> None:
 def _moment(text: str) -> Any:
     from datetime import datetime
 
-    return datetime.fromisoformat(text)  # not the text: as a text, a time in the past is refused
+    return datetime.fromisoformat(text)  # methods refuse a text with a past time, and accept a datetime
 
 
 def _value(store: Store, tx: Tx, wanted: Fields) -> None:
@@ -340,7 +340,7 @@ def _value(store: Store, tx: Tx, wanted: Fields) -> None:
 
 
 def _gate(store: Store, tx: Tx, wanted: Fields) -> None:
-    """For people: `_refusals` has refused it to agents."""
+    """Replace a gate. Only people get here: `_refusals` has refused agents."""
     resource, pattern = Gates(store, tx), wanted["pattern"]
     with suppress(NotFound):
         resource.remove(pattern)

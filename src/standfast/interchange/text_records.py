@@ -1,8 +1,8 @@
-"""Records of a text export: what each line says, and the same record read from a line.
+"""Records of a text export: read them from the store and from lines.
 
-A record is one decision, task, value or gate of one repository. Its line is JSON with sorted keys, without empty
-fields and redacted. It has no field that time alone changes: the time of a task or decision is in its id. So two
-exports without a change in between are equal byte for byte.
+A record is one decision, task, value or gate of one repository. Its line is redacted JSON with sorted keys and without
+empty fields. No field changes with time alone, and the time of a task or decision is in its id. So two exports without
+a change in between are equal byte for byte.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SQL = load(__name__)
 
 Fields = dict[str, Any]
 SINGLE = {"state": "state.jsonl", "gate": "gates.jsonl"}
-"""Kinds whose records are in one file. Decisions and tasks have a file for each month."""
+"""Kinds with all records in one file. Decisions and tasks have a file for each month."""
 FOLDERS = {"decision": "decisions", "task": "tasks"}
 KINDS = (*FOLDERS, *SINGLE)
 REDACTED = "[redacted:"
@@ -76,7 +76,7 @@ class Record(NamedTuple):
 
 
 def text(fields: Mapping[str, Any]) -> str:
-    """A line: keys sorted, empty fields left out, secrets replaced."""
+    """The fields as one line of JSON: sorted keys, no empty fields, redacted."""
     said = {name: value for name, value in fields.items() if name == "value" or value not in (None, "", [])}
     return redacted(json.dumps(said, sort_keys=True, ensure_ascii=False))
 
@@ -132,7 +132,7 @@ def _split(labels: str) -> list[str]:
 
 
 def loops(tx: Tx) -> list[Fields]:
-    """The loops of the repository. They are for reading: no import creates a loop."""
+    """The loops of the repository, for people. No import creates a loop."""
     rows = tx.all(SQL.loops, **_here(tx))
     return sorted(({**row, "command": serial.read(row["command"])} for row in rows), key=lambda one: str(one["name"]))
 
@@ -143,7 +143,7 @@ def events(tx: Tx, after: int) -> list[Row]:
 
 
 def _here(tx: Tx) -> Row:
-    """Rows of this repository and of none; outside any, only those of none: an export is about one repository."""
+    """Select rows of this repository and rows without repository; outside a repository, only the latter."""
     return {"scope": tx.caller.scope, "here": tx.caller.keyspace.repository}
 
 
@@ -168,7 +168,7 @@ _EXPORT_AGAIN = "mend the line, or write the files again: standfast export --tex
 
 
 def checked(kind: str, fields: Any) -> Record:
-    """The record that these fields say, checked as its resource checks it. Raises InvalidInput."""
+    """A record with these fields, checked by the rules of its resource. Raises InvalidInput."""
     if not isinstance(fields, dict):
         raise InvalidInput(f"a {kind} is a JSON object, not {type(fields).__name__}", _EXPORT_AGAIN)
     known = _FIELDS[kind]
@@ -234,7 +234,7 @@ def report(fields: Fields) -> sightings.Report:
 
 
 def moment_us(text: str | None, what: str) -> int | None:
-    """A time as `iso` writes it."""
+    """The microseconds of a time that `iso` wrote."""
     if text is None:
         return None
     from datetime import datetime

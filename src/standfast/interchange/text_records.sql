@@ -1,4 +1,4 @@
--- What a text export says of one repository. Values that end by themselves are left out: time alone would change them.
+-- The records of one repository. Values that expire are left out, because time alone would change the export.
 
 -- name: decisions
 SELECT id, state, what, why, plan, outcome, COALESCE(agent, actor) AS agent, tags

@@ -1,1 +1,1 @@
-"""The MCP server: what an agent can do without a shell. `standfast mcp` runs it over stdio."""
+"""The MCP server: tools for an agent without a shell. `standfast mcp` runs it over stdio."""

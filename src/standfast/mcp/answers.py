@@ -1,8 +1,7 @@
-"""What a tool answers: small, plain, and the same again for the same key.
+"""The answers of tools, and calls with a key.
 
-A write may carry a key of the caller's. The first call under it is done and its answer kept for a
-day, in the same transaction; the same call again gets that answer and does nothing; another call
-under the same key is refused.
+A write may have a key. The first call with a key runs, and its transaction stores the answer for a day. The same call
+with the same key returns the stored answer and does nothing. Another call with that key is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Answer = dict[str, Any]
 
 
 def once(sf: Standfast, key: str | None, tool: str, asked: Answer, do: Callable[[Resources], Answer]) -> Answer:
-    """Do it, or answer as the first call under `key` was answered."""
+    """Run `do` once per key. Later calls with the same arguments return the stored answer."""
     if key is None:
         return do(sf)
     hash = serial.hash([tool, asked], what="arguments")
@@ -45,7 +44,7 @@ def plain(noun: Any, *names: str) -> Answer:
 
 
 def written_by(author: Author) -> Answer:
-    """The author of the text beside it, and whether a person wrote it."""
+    """The author of a text, and whether a person wrote it."""
     return {"author": author.name or None, "author_kind": author.kind}
 
 

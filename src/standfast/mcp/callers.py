@@ -1,7 +1,7 @@
-"""The actor of each call. One server may serve several sessions of an agent, and a call may say which it is.
+"""The actor of each call. One server may serve several sessions of an agent, and a call may name its session.
 
-`STANDFAST_ACTOR` decides, here as everywhere. Without it the session in the call's `_meta` is the actor, in
-the same form as the agent's hooks write it. Without that it is the actor of this process.
+The actor is `STANDFAST_ACTOR`, else the session in the call's `_meta`, in the form that the agent's hooks use, else the
+actor of this process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from standfast.config.actor import ACTOR_MAX
 from standfast.handle import Standfast
 
 OPEN_MAX = 256
-"""Actors whose handles stay open, all on one engine; then the one that was not used for longest is closed."""
+"""The most open handles, all on one engine. Above it, the least recently used handle is closed."""
 _current: ContextVar[Standfast | None] = ContextVar("standfast_mcp_caller", default=None)
 
 
 def session_in(meta: Mapping[str, Any]) -> str | None:
-    """The session of Codex that a call names, as its hooks do: the root session before the thread."""
+    """The Codex session that a call names, in the form of its hooks: the root session, else the thread."""
     turn = meta.get("x-codex-turn-metadata")
     if isinstance(turn, str):
         try:
@@ -50,7 +50,7 @@ class Callers:
 
     @property
     def sf(self) -> Standfast:
-        """The store for the actor of the call that runs."""
+        """The handle for the actor of the running call."""
         return _current.get() or self.own
 
     async def acting(self, meta: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -68,7 +68,7 @@ class Callers:
         return _acting(found)
 
     def close(self) -> None:
-        """Close the handles that were opened here; the process's own is its owner's to close."""
+        """Close the handles that `acting` opened. The caller closes `own`."""
         for sf in self._others.values():
             sf.close()
         self._others.clear()

@@ -48,7 +48,7 @@ Json = Any
 
 
 def build(sf: Standfast, callers: Callers | None = None) -> MCPServer:
-    """The server, over an open store. Close `callers` afterwards, if you give them."""
+    """The server over an open store. If you pass `callers`, close them afterwards."""
     callers = callers or Callers(sf)
     tools = [_tool(callers, function, annotations) for function, annotations in Tools(callers).all()]
     server: MCPServer = MCPServer(
@@ -107,9 +107,9 @@ def _tool(callers: Callers, function: Callable[..., Any], annotations: ToolAnnot
 
 
 def small(schema: Any) -> Any:
-    """The same schema in fewer words: an agent pays for each of them in every session.
+    """The same schema with fewer tokens, because an agent pays for them in every session.
 
-    Titles only repeat names. An argument that may be left out is then null or false, which need not be said.
+    It leaves out titles, which repeat names, and the defaults null and false.
     """
     if isinstance(schema, list):
         return [small(part) for part in schema]
@@ -140,12 +140,12 @@ class Tools:
 
     @property
     def sf(self) -> Standfast:
-        """The store for the actor of this call."""
+        """The handle for the actor of this call."""
         return self._callers.sf
 
     @property
     def session(self) -> str | None:
-        """The agent's own session, where its environment or the call says which."""
+        """The id of the agent's own session, from its environment or from the call."""
         return self.sf._store.caller.session_id
 
     def brief(self, max_tokens: int = 1500) -> Answer:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 PATH_MAX_BYTES = 107
-"""What the kernel has for the path of a socket."""
+"""The kernel's limit for the path of a socket."""
 LINE_MAX_BYTES = 16 << 20
 CONNECTIONS_MAX = 64
-"""More wait until one of them is closed."""
+"""Further connections wait until one is closed."""
 PROBE_MAX_S = 5.0
 
 
@@ -47,7 +47,7 @@ def listening(path: str) -> Iterator[socket.socket]:
     _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX)
     try:
-        mask = os.umask(0o177)  # the mode from the first moment on
+        mask = os.umask(0o177)  # no other account can connect before a `chmod`
         try:
             listener.bind(path)
         except OSError as error:
@@ -68,7 +68,7 @@ def listening(path: str) -> Iterator[socket.socket]:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove what a killed server left. Anything else at the path is left alone."""
+    """Remove the socket of a killed server. Raises if anything else is at the path."""
     try:
         found = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except (TimeoutError, BlockingIOError):
-            pass  # a process listens, and its queue is full
+            pass  # another process listens and its queue is full
         except OSError as error:
             raise InvalidInput(f"{path} cannot be reached: {error.strerror}", "choose another path") from None
     raise Conflict(f"another process serves {path}", "choose another path, or end that process", code="socket_in_use")
@@ -105,7 +105,7 @@ async def _serve(server: MCPServer, listener: socket.socket, ready: Callable[[],
 
 
 async def _answer(server: MCPServer, free: anyio.Semaphore, stream: Any) -> None:
-    """One connection, until its client closes it. What a client does wrong ends its own connection only."""
+    """Serve one connection until its client closes it. An error of a client ends its own connection only."""
     async with free, stream:
         lines: Any = Lines(stream)
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
@@ -115,7 +115,7 @@ async def _answer(server: MCPServer, free: anyio.Semaphore, stream: Any) -> None
 
 
 class Lines:
-    """A connection as `stdio_server` wants it: lines to read, text to write."""
+    """A connection in the form that `stdio_server` needs: lines to read, text to write."""
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream

@@ -1,14 +1,15 @@
 """Receive, store and answer the reports of agents' hooks.
 
-    payloads.py   a payload of any agent as one plain record: redacted, bounded, ready to be stored
-    record.py     a record into the store: the session, the tool call, the event; the same one twice is one
-    spool.py      where a record goes while the store cannot be written, and how it comes back once
-    spool_paths.py  where a spool may be, and whether anything is in it
-    attention.py  which agents have nothing waiting, so that their hooks need no store
-    judge.py      which tool calls must wait for a person or an effect
-    limits.py     usage that is counted afterwards, and what exhausted budgets refuse
-    answers.py    answers, each agent in its own format
+    payloads.py     turn the payload of any agent into one record: redacted and bounded
+    record.py       write a record into the store: its session, tool call and event, once
+    spool.py        keep records in files while the store cannot be written, and import them later
+    spool_paths.py  the directories of spools
+    attention.py    tell hooks whether anything waits for their agent, without the store
+    judge.py        refuse tool calls that need a person or an effect first
+    limits.py       count the usage of transcripts, and refuse calls if a budget is exhausted
+    unanswered.py   look up calls that an agent made before a crash
+    pushes.py       judge `git push` in git's own hook
+    answers.py      the answer to each agent, in its format
 
-A hook runs inside an agent's turn: it never raises, never waits long, and says nothing
-unless there is something to say.
+A hook runs inside an agent's turn. It never raises, it has a deadline, and it usually prints nothing.
 """

@@ -1,4 +1,4 @@
-"""The answer of a hook, in the format of each agent. Nothing to say is no output at all."""
+"""The answer of a hook, in the format of each agent."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import json
 from typing import Any
 
 CONTEXT_MAX = 40_000
-"""Characters of context at most: Claude Code puts longer text into a file."""
+"""The most characters of context. Claude Code moves longer text into a file."""
 
 
 def denied(agent: str, event: str, reason: str) -> str:
-    """Refuse a tool call, with the words the agent is to read."""
+    """Refuse a tool call. The agent reads the reason."""
     if agent in ("claude-code", "codex"):
         return _specific(event, {"permissionDecision": "deny", "permissionDecisionReason": reason})
     return json.dumps({"decision": "deny", "reason": reason})
 
 
 def prompt_refused(agent: str, reason: str) -> str:
-    """Refuse a prompt, with the words its user is to read."""
+    """Refuse a prompt. The user reads the reason."""
     return json.dumps({"decision": "block" if agent in ("claude-code", "codex") else "deny", "reason": reason})
 
 
 def ask(event: str, question: str) -> str:
-    """Let the agent ask its user, in its own prompt. Only Claude Code can: `payloads.can_ask`."""
+    """Make the agent ask its user. Only Claude Code can do this, see `payloads.can_ask`."""
     return _specific(event, {"permissionDecision": "ask", "permissionDecisionReason": question})
 
 
 def context(agent: str, event: str, text: str) -> str:
-    """Give the agent something to know. All of them read it in the same place."""
+    """Add text to the agent's context. All agents read the same field."""
     return _specific(event, {"additionalContext": text[:CONTEXT_MAX]})
 
 

@@ -1,11 +1,11 @@
 """`attention.json` in the data directory: which agents have nothing waiting, so that their hooks need no store.
 
-A hook that opens the store writes the entry of its session: the store, the keyspaces whose gates apply, and what waits
-(gates, mail, exhausted budgets). Until the entry is 60 s old, a hook that only reports reads it, and `gates.json`, and
-spools its record. An entry is per session: the hook that finds it old also renews the leases of that session's agent.
+A hook that opens the store writes an entry for its session: the store, the keyspaces whose gates apply, and a list of
+waiting things (gates, mail, exhausted budgets). For the next 60 s, a hook that only reports reads this entry and
+`gates.json`, and then spools its record. If the entry is older, the hook opens the store and renews leases.
 
-The file is a copy. It is replaced as a whole and without a lock: if two hooks write at once, one entry is lost, and
-the next hook of that session opens the store.
+The file is a copy. Hooks replace it as a whole, without a lock. If two hooks write at the same time, one entry is lost,
+and the next hook of that session opens the store.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 FILE = "attention.json"
 GATES = "gates.json"
-"""Beside it: the copy of the gates, which exists once the store had a gate."""
+"""The copy of the gates in the same directory. It exists if the store ever had a gate."""
 FRESH_US = 60_000_000
 FILE_MAX_BYTES = 1 << 20
 AGENTS_MAX = 1000
 
 
 def nothing_waits(settings: Settings, key: str, now_us: int) -> bool:
-    """Whether both files are fresh and have nothing for the session `key`. False if in doubt."""
+    """Whether both files are fresh and list nothing for the session `key`. False if a file cannot be read."""
     try:
         found = _read(settings.data_dir).get(key)
         if not found or not _is_fresh(found, now_us) or found["store"] != _store(settings) or found["waits"]:
             return False
         known = [Keyspace(*one) for one in found["keyspaces"]]
         if not set(known).issuperset(settings.keyspaces):
-            return False  # the agent is in another repository, whose gates are not known
+            return False  # the agent moved to another repository, and the entry does not have its gates
         gates = [Keyspace(gate["scope"], gate["repository"]) for gate in _gates(settings.data_dir)]
         return not any(here.within(gate) for gate in gates for here in known)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -45,14 +45,14 @@ def nothing_waits(settings: Settings, key: str, now_us: int) -> bool:
 
 
 def refresh(settings: Settings, key: str, now_us: int, *, keyspaces: Iterable[Keyspace], waits: list[str]) -> None:
-    """Write the entry of the session `key`, and drop those that are no longer fresh."""
+    """Write the entry of the session `key` and remove all entries that are no longer fresh."""
     known = sorted({*keyspaces, *settings.keyspaces})
     entry = {"at_us": now_us, "store": _store(settings), "keyspaces": known, "waits": waits}
     _write(settings.data_dir, key, entry, now_us)
 
 
 def forget(settings: Settings, key: str, now_us: int) -> None:
-    """Remove the entry of a session whose turn is over: its next hook opens the store."""
+    """Remove the entry of a session at the end of its turn, so that its next hook opens the store."""
     if os.path.exists(os.path.join(settings.data_dir, FILE)):
         _write(settings.data_dir, key, None, now_us)
 
@@ -93,7 +93,7 @@ def _document(data_dir: str, name: str) -> dict[str, Any]:
 
 
 def _is_fresh(entry: dict[str, Any], now_us: int) -> bool:
-    """Also False for an entry of the future: the clock was set back."""
+    """False also for an entry with a later time, because then the clock was set back."""
     return bool(0 <= now_us - entry["at_us"] < FRESH_US)
 
 

@@ -1,17 +1,15 @@
-"""Which tool calls must wait: gates, where an agent's commands pass by.
+"""Compare tool calls of agents with the gates, and refuse calls that need an approval or an effect first.
 
-A gate that needs a person's yes makes the call an effect of the session, planned and asked for. The
-agent is refused with the command a person has to type; the same call again, after the yes, is
-dispatched in the transaction that uses the yes up, and passes, once. When the agent reports how
-it went, the effect is acknowledged with that; without a report it is in doubt.
+A gate with `--need approval` turns the call into a planned effect of the session and requests an approval. The agent is
+refused, with the command that a person has to type. After the approval, the same call is dispatched in the transaction
+that consumes the grant, and passes once. The agent's report acknowledges the effect; without a report it is in doubt.
 
-A gate that needs an effect passes a call for which one is dispatched, once: the same tool and input, or the
-same command, by this agent or in its session. It also passes our own `standfast once`, which records the effect, if
-nothing else is on the line: no assignment, no other directory, no other session, no gated probe.
+A gate with `--need effect` passes one call for each dispatched effect that this agent or session began with the same
+tool and input, or with the same command. It also passes `standfast once`, which records the effect itself, if the line
+has nothing else: no assignment, no other directory, no other session, no gated probe.
 
-A hook answers in time, with or without the store. `Decision` makes its answer and the record agree.
-
-Where the store cannot be read, `gates.json` decides: what matches there is refused.
+A hook answers within its deadline, with or without the store. `Decision` makes the answer and the record agree. If the
+store cannot be read, the hook refuses calls that match `gates.json`.
 """
 
 from __future__ import annotations
@@ -37,10 +35,10 @@ BEGUN_MAX = 200
 
 
 class Decision:
-    """What a hook will answer. Two threads decide, and the first counts.
+    """The answer of a hook. Two threads may decide it, and the first decision counts.
 
-    The thread with the store calls `go_on` inside the transaction that uses a grant. The hook calls `refuse` when
-    its time is over. After `refuse` no grant is used; after `go_on` the hook waits for the commit.
+    The thread with the store calls `go_on` inside the transaction that uses a grant. The hook calls `refuse` at its
+    deadline. After `refuse` no grant is used. After `go_on` the hook waits for the commit.
     """
 
     def __init__(self) -> None:
@@ -48,11 +46,11 @@ class Decision:
         self._answer = ""
 
     def go_on(self) -> bool:
-        """Whether the call may still pass. The body of a transaction may run twice, so may this."""
+        """Whether the call may still pass. May be called twice, because the body of a transaction may run twice."""
         return self._first("go on")
 
     def refuse(self) -> bool:
-        """Whether the call is refused: False if a grant is being used."""
+        """Whether the call is refused. False if the other thread is using a grant."""
         return self._first("refuse")
 
     def _first(self, answer: str) -> bool:
@@ -62,7 +60,7 @@ class Decision:
 
 
 class Refusal(Exception):
-    """A call must not be made now; `str` is what the agent reads."""
+    """A gate refuses a call. The agent reads `str` of this exception."""
 
     def __init__(self, gate: Gate, words: str) -> None:
         super().__init__(words)
@@ -83,9 +81,9 @@ def judge(
     *,
     can_ask: bool = False,
 ) -> Gate | None:
-    """Raise Refusal unless every gate this call meets has what it needs; `late` says that the time is over.
+    """Raise Refusal unless every matching gate has its approval or effect. `late` tells whether the deadline is over.
 
-    A gate is returned if its user must be asked by the agent, which `can_ask`.
+    Returns a gate if the agent must ask its user, which an agent with `can_ask` does itself.
     """
     gates = met([gate_of(row) for row in rows], asked.command, tool=asked.tool, texts=asked.texts, late=late)
     if not gates:
@@ -102,7 +100,7 @@ def judge(
 def judge_blindly(
     data_dir: str, asked: Asked | None, keyspaces: Sequence[Keyspace] | None, late: Callable[[], bool] = _never
 ) -> None:
-    """The same without the store: what matches the copy is refused, because no grant can be looked up."""
+    """Refuse calls that match the copy of the gates, because without the store no grant can be found."""
     from standfast.ledger.gates import read_copy
 
     try:
@@ -125,14 +123,14 @@ def judge_blindly(
 
 
 def unreadable(rows: list[Row]) -> None:
-    """A call that cannot be read cannot be judged: refused wherever a gate is set."""
+    """Refuse a call that cannot be read, if any gate is set."""
     if rows:
         gate = gate_of(rows[0])
-        raise Refusal(gate, "this call is too large or damaged to be compared with the gates that stand here")
+        raise Refusal(gate, "this call is too large or damaged to be compared with the gates of this repository")
 
 
 def settle(store: Store, rows: list[Row], heard: Heard, asked: Asked, session_id: str) -> None:
-    """A gated call has come back: its effect is acknowledged with how it went; cancelled, it stays in doubt."""
+    """Acknowledge the effect of a gated call with its answer. The effect of a cancelled call stays in doubt."""
     gates = met([gate_of(row) for row in rows], asked.command, tool=asked.tool, texts=asked.texts)
     if not gates or not gates[0].needs_person or heard.status == "cancelled":
         return
@@ -151,12 +149,12 @@ def settle(store: Store, rows: list[Row], heard: Heard, asked: Asked, session_id
 
 
 def question(gate: Gate) -> str:
-    """The text that an agent's own prompt shows its user."""
+    """The question that the agent shows its user."""
     return f"{gate.pattern!r} needs a person's yes{_why(gate)}"
 
 
 def approved(store: Store, gate: Gate, asked: Asked, session_id: str | None, decision: Decision) -> Effect:
-    """Use a grant for this call: its effect is dispatched. Raises Refusal, with the approval that was requested."""
+    """Use a grant and dispatch the effect of this call. Without a grant, request an approval and raise Refusal."""
     from standfast.ledger.effects.resource import Effects
 
     context = {"cwd": asked.cwd, "description": asked.description}
@@ -191,7 +189,7 @@ def _asking(gate: Gate, error: ApprovalRequired) -> str:
 
 
 def _recorded(store: Store, gate: Gate, asked: Asked, session_id: str, decision: Decision) -> bool:
-    """Whether a dispatched effect meets the gate; it does so once."""
+    """Whether a dispatched effect lets this call pass. Each effect lets one call pass."""
     from standfast.interchange.hooks.record import Hooks
     from standfast.ledger.effects.resource import Effects
 
@@ -208,7 +206,7 @@ _ONCE_VALUES = ("--by", "--probe", "--settle", "--per", "--attempts", "--why", "
 
 
 def _records_itself(gates: list[Gate], asked: Asked) -> bool:
-    """Whether the call is our own `standfast once` and nothing else, in this store, home and directory."""
+    """Whether the call is only `standfast once`, with this store, home and directory."""
     if not isinstance(asked.command, str) or met(gates, "", tool=asked.tool, texts=asked.texts):
         return False
     from standfast.ledger.gate_release import only_command
@@ -233,7 +231,7 @@ def _records_itself(gates: list[Gate], asked: Asked) -> bool:
 
 
 def _is_our_program(word: str) -> bool:
-    """Whether a shell would start this installation's program for `word`."""
+    """Whether a shell starts the `standfast` of this installation for `word`."""
     import os
     import shutil
     import sys

@@ -1,11 +1,11 @@
-"""Budgets of agents whose usage is known only afterwards: Claude Code and Codex report it in their transcripts.
+"""Budgets of Claude Code and Codex. Both report their usage afterwards, in their transcripts.
 
-A hook that opens the store reads what its agent's transcript has since the last time, and books it in the budgets of
-the session, the agent and `all`. Then it looks for budgets of which nothing is left:
+A hook that opens the store imports the new records of its agent's transcript, and books their usage in the budgets of
+the session, the agent and `all`. Then it looks for exhausted budgets:
 
-    warn    one line for the agent, once per session and window
-    block   a call is refused, except reading and committing; the turn that hears of it is the last one:
-            the next prompt is refused, until a person raises the budget or its window ends
+    warn    the agent reads one line, once per session and window
+    block   calls are refused, except reading and committing; after the turn that reads this, prompts are refused too,
+            until a person raises the budget or its window ends
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 AGENTS: Final = ("claude-code", "codex")
-"""Agents whose hooks name a transcript that has their usage."""
+"""Agents whose hooks name a transcript with usage."""
 _READING: Final = _words(
     "Read Glob Grep LS NotebookRead BashOutput TodoRead TodoWrite TaskOutput AskUserQuestion ExitPlanMode "
     "read grep glob list todoread todowrite question read_file search_file_content glob_files list_directory "
@@ -46,16 +46,16 @@ _GIT: Final = _words("add branch commit diff log ls-files rev-parse show stash s
 
 
 class Limits(NamedTuple):
-    """What exhausted budgets mean for one record of a hook."""
+    """The effect of exhausted budgets on one record of a hook."""
 
     refused: str = ""
     line: str = ""
     waits: bool = False
-    """Whether the next hook must open the store, to refuse or to warn."""
+    """Whether the next hook must open the store to refuse or warn."""
 
 
 def count(store: Store, agent: str, transcript: object) -> None:
-    """Import what the transcript has since the last time; its usage is booked in the budgets."""
+    """Import the new records of the transcript. The import books their usage in the budgets."""
     if agent in AGENTS and isinstance(transcript, str) and os.path.isabs(transcript) and os.path.isfile(transcript):
         from standfast.interchange.imports import Imports
 
@@ -69,7 +69,7 @@ class HookLimits(Resource):
 
     @transactional
     def judge(self, tx: Tx, heard: Heard, session_id: str, asked: Asked | None) -> Limits:
-        """Refuse, warn once, or nothing."""
+        """Refuse the call or prompt, warn once, or do nothing."""
         who = tx.one(SQL.who, id=session_id)
         subjects = Subjects("", f"session:{who['key']}", f"agent:{who['agent']}", session_id)
         spent = [(row, budget_of(tx, row)) for row in chain(tx, who["scope"], subjects)]
@@ -87,7 +87,7 @@ class HookLimits(Resource):
 
 
 def _reported(tx: Tx, row: Row, session_id: str) -> bool:
-    """Whether the session has heard of it, in this window and since the budget was last changed."""
+    """Whether the session got the warning in this window, and after the last change of the budget."""
     window_us = amounts.window_us(row["per"], tx.now_us())
     since_us = max(window_us, row["updated_us"])
     return tx.maybe(SQL.reported, subject=row["id"], session_id=session_id, since_us=since_us) is not None
@@ -102,7 +102,7 @@ def _refusal(heard: Heard, asked: Asked | None, *, last_turn: bool) -> str:
 
 
 def passes(asked: Asked) -> bool:
-    """Whether a call reads or commits: the tool by its name, a shell by the first words of each of its commands."""
+    """Whether a call only reads or commits, by the tool's name or by the first words of each shell command."""
     if asked.tool in _READING or asked.tool.startswith("mcp__standfast__"):
         return True
     command = asked.command if isinstance(asked.command, str) else " ".join(asked.command)
@@ -113,7 +113,7 @@ def passes(asked: Asked) -> bool:
 
 
 def _commands(text: str) -> list[list[str]]:
-    """The words of each command of a line; a quoted message is one word. A line that writes a file has none."""
+    """The words of each command in a line. Empty if the line writes a file or has an open quote."""
     import shlex
 
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|<>\n")

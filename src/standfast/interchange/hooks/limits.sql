@@ -1,4 +1,4 @@
--- Budgets of agents whose usage is known only afterwards.
+-- Budgets of agents that report their usage in transcripts.
 
 -- name: who
 SELECT scope, key, COALESCE(agent, actor) AS agent FROM session WHERE id = :id
@@ -10,7 +10,7 @@ WHERE subject = :subject AND type IN ('budget.warned', 'budget.refused') AND ses
   AND time_us >= :since_us
 LIMIT 1
 
--- A call that was refused never ran.
+-- The agent does not make a refused call.
 -- name: cancelled
 UPDATE tool_call SET status = 'cancelled', updated_us = :now_us, answered_us = :at_us
 WHERE session_id = :session_id AND call_id = :call_id AND status = 'pending'

@@ -1,8 +1,8 @@
-"""One line about mail that waits, for the agent whose hook runs: "1 mail from reviewer: …".
+"""One line about waiting mail, for the agent whose hook runs: "1 mail from reviewer: …".
 
-An agent's session reads these boxes: its own name (`claude-code:ID`), its session, its kind (`claude-code`), and
-every name it was given with `standfast agent name`, also as a role. A mail is announced once to each session, and again
-with each prompt until an agent takes it. An announcement takes nothing: the first agent that reads the mail has it.
+An agent's session reads these boxes: its own name (`claude-code:ID`), its session, its kind (`claude-code`), and every
+name from `standfast agent name`, also as a role. Each session sees the line about a mail once, and again with each
+prompt until an agent reads the mail. The line claims nothing: the first agent that reads the mail gets it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from standfast.interchange.hooks.payloads import Heard
 SQL = load(__name__)
 
 EVENTS = frozenset({"SessionStart", "UserPromptSubmit", "BeforeAgent", "PostToolUse", "AfterTool"})
-"""Hooks whose answer may add a line to what the agent reads."""
+"""Hooks whose answer may add text to the agent's context."""
 TYPE = "mail.announced"
 BOXES_MAX = 12
 NAMES_MAX = 3
@@ -25,7 +25,7 @@ MAILS_MAX = 20
 
 
 def waiting(tx: Tx, heard: Heard, session_id: str) -> list[Row]:
-    """The mail that this agent could read now and that its session was not shown; with a prompt, all of it."""
+    """The mail that this agent can read now. Except with a prompt, only mail that the session has not seen."""
     rows = tx.all(SQL.waiting, now_us=tx.now_us(), scope=tx.caller.scope, limit=MAILS_MAX, **_boxes(tx, heard))
     if heard.kind == "prompt":
         return rows
@@ -34,14 +34,14 @@ def waiting(tx: Tx, heard: Heard, session_id: str) -> list[Row]:
 
 
 def announce(tx: Tx, rows: list[Row], session_id: str) -> str:
-    """Record that the session was shown the line, and return it."""
+    """Record that the session saw the line, and return the line."""
     for row in rows:
         journal.append(tx, TYPE, row["id"], session_id=session_id, summary=f"to {row['box']}", state=row["state"])
     return line(rows)
 
 
 def line(rows: list[Row]) -> str:
-    """The first mail, who wrote it, and how to read it; then how many more there are."""
+    """The number of mails, the writer and text of the first one, and the command that reads it."""
     row = rows[0]
     about = row["subject"] or _one_line(serial.read(row["body"]))
     writer = authors.of(serial.read(row["provenance"]).get("actor"))

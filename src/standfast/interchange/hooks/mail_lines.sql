@@ -1,4 +1,4 @@
--- Mail that waits for the agent whose hook runs.
+-- Waiting mail of the agent whose hook runs.
 
 -- name: waiting
 SELECT id, box, sender, subject, body, provenance, state

@@ -1,9 +1,7 @@
-"""One payload of a hook as a plain record, whichever agent sent it.
+"""Turn the payload of any agent's hook into one record.
 
-Agents agree on the field names and differ in the words for their events. Everything here is a pure
-function of the payload; nothing in a payload can make it raise. Texts are redacted and bounded
-before they leave this page, so that neither the store nor the spool ever holds a secret that can
-be recognised by its shape.
+Agents use the same field names and different names for their events. All functions here are pure and never raise for
+any payload. They redact and bound texts, so that neither the store nor the spool gets a secret of a known form.
 """
 
 from __future__ import annotations
@@ -19,16 +17,16 @@ from standfast.models import Model
 AGENTS = ("claude-code", "codex", "gemini-cli", "opencode")
 
 PAYLOAD_MAX_BYTES = 4 << 20
-"""More is not read: of a larger payload only the event and the session are taken from its beginning."""
+"""From a larger payload, only the event and the session are read."""
 INPUT_MAX = 64_000
-"""A longer input is left to the transcript, which has all of it."""
+"""A longer input is not stored here. The transcript has it."""
 OUTPUT_MAX = 20_000
 PROMPT_MAX = 20_000
 ID_MAX = 200
 SUMMARY_MAX = 200
 DESCRIPTION_MAX = 1_000
 
-# What happened, in one word: opens a session, or leaves it, or happens in it.
+# The kind of each event: some open a session, some leave it, the others happen in it.
 KINDS = {
     "SessionStart": "start",
     "UserPromptSubmit": "prompt",
@@ -50,7 +48,7 @@ KINDS = {
     "PostCompact": "compacted",
     "InstallCheck": "check",  # our own: `standfast install` asks whether the installed command reaches the store
 }
-# Gemini asks before every turn whether to compress: that is no news. The others repeat what another event tells.
+# Gemini CLI sends PreCompress before every turn. The others repeat the facts of another event.
 SILENT = frozenset(
     {"PreCompress", "BeforeModel", "AfterModel", "BeforeToolSelection", "MessageDisplay", "UserPromptExpansion"}
 )
@@ -70,16 +68,16 @@ _COMMANDS = _set(
     "command commands cmd cmds script scripts argv args arguments shell program executable code commandline "
     "command_line cmdline run exec stdin chars keys keystrokes"
 )
-# They read or write files, or talk: their texts are no commands. (`Task` and `agent` start an agent with hooks.)
+# Tools that read or write files, or ask the user: their texts are no commands. `Task` starts an agent with own hooks.
 _FILE_TOOLS = _set(
     "Read Write Edit MultiEdit NotebookEdit Glob Grep LS WebFetch WebSearch Task Agent TodoWrite TodoRead ExitPlanMode "
     "AskUserQuestion Skill read write edit patch grep glob list webfetch websearch task todowrite todoread question "
     "read_file write_file replace search_file_content glob_files list_directory read_many_files web_fetch "
     "google_web_search save_memory apply_patch update_plan view_image"
 )
-# Claude Code in a terminal, in VS Code and on the desktop: a person answers its prompts there.
+# Claude Code in a terminal, in VS Code and on the desktop, where a person answers its prompts.
 _PROMPTING = frozenset({"cli", "claude-vscode", "claude-desktop"})
-# The LLM's description of a command, which differs on every call. Claude Code, Gemini CLI and Codex use this name.
+# The LLM's description of a command, which differs on every call. Claude Code, Gemini CLI and Codex use these names.
 _FREE_TEXT = ("description", "justification", "explanation")
 _TELLING = ("command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt")
 # Compiled on first use: most hooks need none of them.
@@ -90,19 +88,19 @@ _CWD = rb'"cwd"\s*:\s*"([^"\\]{1,1000})"'
 
 
 class Heard(Model):
-    """One record of a hook. Every field is valid JSON: a spool has one record a line."""
+    """One record of a hook. Every field is valid JSON, because a spool stores each record as one line."""
 
     agent: str
     kind: str
     """A value of KINDS, or "other"."""
     name: str
-    """The agent's own word for the event."""
+    """The agent's own name of the event."""
     native: str
     """The agent's id of its session."""
     at_us: int
     cwd: str | None = None
     node: str | None = None
-    """The agent's id of a sub-agent, if it happened there."""
+    """The agent's id of the sub-agent, if the event belongs to one."""
     call_id: str | None = None
     tool: str | None = None
     input: str | None = None
@@ -115,37 +113,37 @@ class Heard(Model):
 
     @property
     def key(self) -> str:
-        """The session's key, shared with the importer."""
+        """The session's key. An import of the transcript uses the same key."""
         return f"{self.agent}:{self.native}"
 
 
 class Asked(Model):
-    """The action of a tool call in the form that gates compare. This function never stores it."""
+    """The action of a tool call in the form that gates compare. It is never stored."""
 
     tool: str
     input: Any
     command: str | list[str]
     cwd: str | None = None
     texts: tuple[str, ...] = ()
-    """The other texts of a call that may run a command."""
+    """All other texts of the call that may run a command."""
 
     @property
     def action(self) -> Any:
-        """The part of a call that a grant covers. For a command it is the input without the LLM's description."""
+        """The part of a call that a grant covers. For a command this is the input without the LLM's description."""
         if not self.command or not isinstance(self.input, dict):
             return self.input
         return {name: value for name, value in self.input.items() if name not in _FREE_TEXT}
 
     @property
     def description(self) -> str | None:
-        """Those words; they are shown to the approver and not hashed."""
+        """The LLM's description. The approver sees it, and the hash of the question leaves it out."""
         given = self.input if self.command and isinstance(self.input, dict) else {}
         found = next((given[name] for name in _FREE_TEXT if isinstance(given.get(name), str)), None)
         return fit(found)[:DESCRIPTION_MAX] if found else None
 
 
 def parsed(data: bytes) -> dict[str, Any] | None:
-    """The payload, or None. Of one that is too large or cut off, the fields of its beginning."""
+    """The payload, or None. For a payload that is too large or cut off, only the fields at its beginning."""
     if len(data) <= PAYLOAD_MAX_BYTES:
         try:
             value = json.loads(data.decode("utf-8", "replace"))
@@ -156,7 +154,7 @@ def parsed(data: bytes) -> dict[str, Any] | None:
 
 
 def _beginning(data: bytes) -> dict[str, Any] | None:
-    """The readable parts of a payload that does not parse. It is marked, because a gate cannot judge it."""
+    """The readable fields of a payload that does not parse, marked `unreadable`: gates cannot judge it."""
     found: dict[str, Any] = {}
     for name, pattern in (("hook_event_name", _EVENT), ("session_id", _SESSION), ("cwd", _CWD)):
         match = re.search(pattern, data[:100_000])
@@ -166,7 +164,7 @@ def _beginning(data: bytes) -> dict[str, Any] | None:
 
 
 def heard(agent: str, payload: dict[str, Any], at_us: int, *, redact: bool = True) -> Heard | None:
-    """The record of a payload; None where there is nothing to remember."""
+    """The record of a payload; None if there is nothing to record."""
     name = _word(payload.get("hook_event_name")) or _word(payload.get("type"))
     native = _word(payload.get("session_id")) or _word(payload.get("thread-id"))
     if not name or not native or name in SILENT or not native.isprintable():
@@ -191,7 +189,7 @@ def heard(agent: str, payload: dict[str, Any], at_us: int, *, redact: bool = Tru
 
 
 def asked(payload: dict[str, Any]) -> Asked | None:
-    """The action that gates judge. None if this is no tool call or its payload cannot be read."""
+    """The action for the gates. None if the event is no tool call or the payload cannot be read."""
     tool = payload.get("tool_name")
     if KINDS.get(str(payload.get("hook_event_name"))) != "call" or not isinstance(tool, str):
         return None
@@ -199,7 +197,7 @@ def asked(payload: dict[str, Any]) -> Asked | None:
 
 
 def answered(payload: dict[str, Any]) -> Asked:
-    """The call that this answer belongs to."""
+    """The call that this payload answers."""
     return _asked(_word(payload.get("tool_name")) or "?", payload)
 
 
@@ -215,16 +213,16 @@ def asks(payload: dict[str, Any]) -> bool:
 
 
 def can_ask(agent: str, environ: Mapping[str, str]) -> bool:
-    """Whether the agent can ask its user in its own prompt: Claude Code with a person in front of it.
+    """Whether the agent can ask its user in its own prompt. Only Claude Code with a person at the terminal can.
 
-    `claude -p` and the SDKs name themselves in this variable, and would refuse without a word about how to continue.
-    Codex takes the answer "ask" for a mistake and makes the call.
+    `claude -p` and the SDKs set this variable to other values. They would refuse the call and not say how to continue.
+    Codex ignores the answer "ask" and makes the call.
     """
     return agent == "claude-code" and environ.get("CLAUDE_CODE_ENTRYPOINT") in _PROMPTING
 
 
 def command_of(given: Any) -> str | list[str]:
-    """The command line or the words in a tool's input; empty where there is none."""
+    """The command line, or the list of its words, in a tool's input; empty if it has none."""
     if isinstance(given, str):
         return given
     if isinstance(given, dict):
@@ -233,13 +231,13 @@ def command_of(given: Any) -> str | list[str]:
             if isinstance(value, str):
                 return value
             if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-                # `["bash", "-lc", "git push"]`: a shell's words are compared as a command line would be.
+                # `["bash", "-lc", "git push"]`: gates compare these words in the same way as a command line.
                 return value
     return ""
 
 
 def texts_of(tool: str, given: Any) -> tuple[str, ...]:
-    """Every other text of a call that may run a command, under any field name; a list is a list of words."""
+    """All other texts of a call that may run a command, from any field. A list of texts is joined to a command line."""
     if not isinstance(given, dict | list) or not _runs(tool, given):
         return ()
     command = command_of(given)
@@ -264,7 +262,7 @@ def texts_of(tool: str, given: Any) -> tuple[str, ...]:
 
 
 def _runs(tool: str, given: Any) -> bool:
-    """Whether a call may run a command: by the words of the tool's name, or by the names of its fields."""
+    """Whether a call may run a command, by the words in the tool's name or by the names of its fields."""
     if tool in _FILE_TOOLS:
         return False
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", tool)
@@ -308,7 +306,7 @@ def _called(base: Heard, payload: dict[str, Any], clean: _Cleaner) -> Heard:
 
 
 def _outcome(base: Heard, tool: str, answer: Any, output: str, payload: dict[str, Any]) -> tuple[str, int | None]:
-    """How a call ended. A value that the agent does not report is unknown, never guessed."""
+    """The status and exit code of a call. A status that the agent does not report is `unknown`."""
     if base.kind == "denied":
         return "cancelled", None
     match = re.search(_EXIT, output[-2000:]) or re.search(_EXIT, output[:200])
@@ -324,7 +322,7 @@ def _outcome(base: Heard, tool: str, answer: Any, output: str, payload: dict[str
     if code is not None:
         return ("ok" if code == 0 else "error"), code
     if base.agent == "codex" and tool in _SHELLS:
-        return "unknown", None  # it tells the output of a shell, and not how the shell ended
+        return "unknown", None  # Codex reports the output of a shell and not its exit code
     return "ok", None
 
 
@@ -368,7 +366,7 @@ def fit(text: str) -> str:
 
 
 class _Cleaner:
-    """Takes secrets out, before anything is cut: half a secret has no shape any more."""
+    """Redacts texts before they are cut, because half a secret has no known form."""
 
     def __init__(self, redact: bool) -> None:
         self._redact = redact
@@ -414,12 +412,12 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _word(value: Any) -> str | None:
-    """A short text of one line from a stranger; None for anything else."""
+    """A printable text of at most ID_MAX characters; None for other values."""
     if not isinstance(value, str) or not value or len(value) > ID_MAX:
         return None
     return value if value.isprintable() else None
 
 
 def _safe_kind(kind: str) -> str:
-    """An unreadable payload still opens, leaves or ends its session; of a tool call it tells nothing."""
+    """The kind of an unreadable payload. It still opens or leaves its session, and counts as no tool call."""
     return kind if kind in ("start", "stop", "end") else "other"

@@ -1,10 +1,10 @@
-"""`pre-push` of git: an agent's push is judged by the gates, for every command line that leads to it.
+"""git's `pre-push` hook: compare every push of an agent with the gates.
 
 The hooks of an agent read the text of a call, so `make release` hides a push from them. Git runs `pre-push` for every
-push except with `--no-verify`. It passes the refs and the commits, and those are what a grant is bound to.
+push except with `--no-verify`. Git passes the refs and the commits, and a grant is bound to these.
 
-A push that was already judged passes: the agent's hook let a call through that meets the same gate and has not
-returned, or an effect with such a command is dispatched. So one push needs one yes.
+One push needs one approval. So a push passes if the agent's own hook let a running call through that matches the same
+gate, or if an effect with such a command is dispatched.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SQL = load(__name__)
 
 TOOL = "git pre-push"
 CALL_US = HOUR_US
-"""A call that has not returned for so long no longer lets a push pass: its agent may have been killed."""
+"""An older call without an answer lets no push pass, because its agent may have been killed."""
 
 
 def asked(remote: str, url: str, lines: list[str], cwd: str) -> Asked:
-    """A push as gates compare it and as a person approves it: the command, the address and the commits."""
+    """A push in the form that gates compare and a person approves: the command, the URL and the commits."""
     refs = [line.split() for line in lines if len(line.split()) == 4]
     command = " ".join(("git push", remote, *(f"{local}:{there}" for local, _, there, _ in refs)))
     commits: serial.Json = {there: commit for _, commit, there, _ in refs}
@@ -49,7 +49,7 @@ class Pushes(Resource):
 
 
 def judge_push(store: Store, gates: list[Gate], asked: Asked, session_id: str | None) -> None:
-    """Raise Refusal unless the push was judged before, or a grant for it is used now."""
+    """Raise Refusal unless the push was already judged or a grant is used for it now."""
     if not gates or _judged(store, gates, session_id):
         return
     gate = gates[0]
@@ -58,7 +58,7 @@ def judge_push(store: Store, gates: list[Gate], asked: Asked, session_id: str | 
     from standfast.ledger.effects.resource import Effects
 
     effect = approved(store, gate, asked, session_id, Decision())
-    # Git reports no outcome. The effect is the passage of the hook, which ends here.
+    # Git reports no outcome, so the effect ends when the hook lets the push pass.
     Effects(store).done(effect.id, {"passed": True}, attempt=effect.attempt)
 
 

@@ -1,15 +1,14 @@
-"""Store the record of a hook: seen by standfast, not said by the agent.
+"""Store the record of a hook, as `seen` by standfast.
 
-The session is the one the importer fills (`<agent>:<native id>`, found by the same table, independent of
-directory the agent has wandered to). It is active while the agent works, held by the agent as an
-actor; completed when a turn is over, until the next prompt; waiting if a person has to act first.
-A tool call is one row under the agent's own id of the call. An agent that tells no such id (Gemini
-CLI) leaves its calls in the journal, and the row to its transcript: a made-up id would be a second
-row for the same call.
+The session has the key `AGENT:NATIVE-ID`. An import of the transcript fills the same session, from any directory. The
+session is active while the agent works, and the agent holds it as an actor. At the end of a turn it is completed until
+the next prompt, or waiting if a person has to act first.
 
-Keeping the same record again changes nothing: it is known by its subject, type and microsecond.
-So a record may be kept at once and come again from a spool, and a spool may be drained again
-after a kill.
+A tool call is one row with the agent's own id of the call. Gemini CLI sends no such id: its calls are in the journal
+only, and the import of the transcript adds the rows. A made-up id would add a second row for the same call.
+
+A record that is stored already changes nothing. Its subject, type and microsecond identify it. So a hook may store a
+record that also comes from a spool, and a spool may be drained again after a kill.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 SQL = load(__name__)
 
 LEASE_US = 60 * MINUTE_US
-"""A single tool call may take long, and nothing is heard meanwhile."""
+"""Long, because an agent sends no record during a tool call."""
 GATES_MAX = 1000
 LATELY_US = 30 * DAY_US
 WORKSPACES_MAX = 500
@@ -59,19 +58,19 @@ TYPES = {
 
 
 class Kept(NamedTuple):
-    """Where a record went, and what waits for its agent."""
+    """The session of a stored record, and the things that wait for its agent."""
 
     session_id: str
     new: bool
-    """False if it was known already."""
+    """False if the record was stored before."""
     gates: list[Row]
     """The gates that apply to the agent. Empty after a stop or an end, as are the next two."""
     keyspaces: tuple[Keyspace, ...] = ()
-    """Where these gates hold: of the agent's directory and of its session."""
+    """The keyspaces of these gates: of the agent's directory and of its session."""
     mail: bool = False
-    """Whether mail waits that the session was not shown."""
+    """Whether mail waits that the session has not seen."""
     line: str = ""
-    """What to tell the agent about its mail."""
+    """The line for the agent about its mail."""
     limited: bool = False
     """Whether any budget is set."""
 
@@ -83,7 +82,7 @@ class Hooks(Resource):
 
     @transactional
     def keep(self, tx: Tx, heard: Heard) -> Kept:
-        """Write down one record, now. The caller is the agent: what it holds is renewed on the way."""
+        """Store one record and renew the leases of the caller, which is the agent."""
         crash.point("hook.before_keep")
         repositories.join(tx)
         kept = _keep(tx, heard, late=False)
@@ -101,7 +100,7 @@ class Hooks(Resource):
 
     @transactional
     def hold(self, tx: Tx, heard: Heard, gate: str, why: str) -> None:
-        """A gate has held a call: it never ran."""
+        """Record that a gate refused a call, so the agent did not make it."""
         row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
         session_id = row["session_id"] if row is not None else None
         if heard.call_id is not None and session_id is not None:
@@ -140,9 +139,9 @@ class Hooks(Resource):
 
     @query
     def gates(self, tx: Tx, session_id: str | None = None) -> list[Row]:
-        """The gates that stand here, as rows: most stores have none, and then nothing more is loaded.
+        """The gates of the caller's directory, as rows, because most stores have none and then load no model.
 
-        With a session, also those of its own repository: an agent may have left it.
+        With a session, also the gates of the session's repository, which the agent may have left.
         """
         return _gates(tx, *_keyspaces(tx, session_id))
 
@@ -153,36 +152,36 @@ class Hooks(Resource):
 
     @query
     def session_of(self, tx: Tx, actor: str) -> str | None:
-        """The session of an agent that is known by `<agent>:<native id>`; None if nothing was seen it."""
+        """The id of the session of the agent `AGENT:NATIVE-ID`; None if it has none."""
         agent, _, native = actor.partition(":")
         row = tx.maybe(SQL.thread, agent=agent, native_id=native)
         return row["session_id"] if row is not None else None
 
     @query
     def session_called(self, tx: Tx, session: str) -> str | None:
-        """The session of a key or id; None if there is none here."""
+        """The id of the session with this key or id; None if there is none."""
         row = tx.maybe(SQL.session_called, session=session, scope=tx.caller.scope)
         return row["id"] if row is not None else None
 
     @query
     def acted(self, tx: Tx, session_id: str) -> bool:
-        """Whether a session called a tool or has an effect under way: only then may an answer be missing."""
+        """Whether a session called a tool or has a dispatched effect. Otherwise no answer can be missing."""
         return tx.maybe(SQL.acted, id=session_id) is not None
 
     @query
     def checked(self, tx: Tx, agent: str, native: str) -> bool:
-        """Whether the check of an installation has come through."""
+        """Whether the hook has stored the record of an installation check."""
         return tx.maybe(SQL.checked, agent=agent, native=native) is not None
 
     @query
     def workspaces(self, tx: Tx) -> list[str]:
-        """The directories sessions were lately in."""
+        """The directories of recent sessions."""
         rows = tx.all(SQL.workspaces, since_us=tx.now_us() - LATELY_US, limit=WORKSPACES_MAX)
         return [row["cwd"] for row in rows]
 
 
 def work_in(store: Store, session_id: str, *, adopt: bool) -> None:
-    """Bind the caller's actions to this session, and with `adopt` also to its scope and repository."""
+    """Make the caller work in this session, and with `adopt` also in its scope and repository."""
     caller = store.caller
     caller.session_id = session_id
     row = Hooks(store).whose(session_id) if adopt else None
@@ -196,12 +195,12 @@ def work_in(store: Store, session_id: str, *, adopt: bool) -> None:
 
 
 def last_heard(tx: Tx, agent: str) -> tuple[int | None, int]:
-    """When an agent last reported, and how many of its files were imported."""
+    """The time of an agent's last record, and the number of its imported files."""
     return tx.one(SQL.last_heard, agent=agent)["us"], tx.one(SQL.imported, agent=agent)["files"]
 
 
 def _keyspaces(tx: Tx, session_id: str | None) -> tuple[Keyspace, Keyspace]:
-    """Whose gates apply: those of the caller's directory, and of the session, which may have begun elsewhere."""
+    """The keyspaces whose gates apply: of the caller's directory and of the session's repository."""
     row = tx.maybe(SQL.whose, id=session_id) if session_id else None
     own = None if row is None else repositories.keyspace(tx, row["scope"], repositories.labelled(row))
     return tx.caller.keyspace, own or tx.caller.keyspace
@@ -215,9 +214,9 @@ def _gates(tx: Tx, here: Keyspace, of_session: Keyspace) -> list[Row]:
 def keep_late(
     store: Store, actor: str, scope: str, records: list[tuple[Heard, bool]], *, label: Label = OUTSIDE
 ) -> int:
-    """Keep what a spool held, for one agent: nothing is opened, leased or ended by it. How many were new.
+    """Store the spooled records of one agent; how many were new. Late records open, lease and end no session.
 
-    With each record comes whether standfast's own seal is on it: without, it is only said.
+    Each record comes with a flag: whether it has this account's seal. Without the seal it is stored as `said`.
     """
     holder, clock = leases.actor_holder(actor), store.caller.clock
     caller = Caller(actor=actor, holder=holder, scope=scope, clock=clock, label=label)
@@ -260,7 +259,7 @@ def _keep(tx: Tx, heard: Heard, *, late: bool, source: str = "seen") -> Kept:
 
 
 def _session(tx: Tx, heard: Heard, *, late: bool) -> str:
-    """The session of this agent, made if it is unknown: by its agent's id first, by its key then."""
+    """The session of this agent, by its native id or by its key. Adds the session if there is none."""
     row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
     if row is not None:
         return str(row["session_id"])
@@ -302,7 +301,7 @@ def _late(tx: Tx, heard: Heard) -> str | None:
 
 
 def _open(tx: Tx, heard: Heard, key: str | None = None) -> str | None:
-    """Own the session for the agent; None while another live process has it."""
+    """Open the session for the agent; None if another live process holds it."""
     from standfast.record.sessions import ownership
 
     wanted: Row = {
@@ -319,7 +318,7 @@ def _open(tx: Tx, heard: Heard, key: str | None = None) -> str | None:
 
 
 def _stand(tx: Tx, heard: Heard, row: Row) -> None:
-    """The state of the session by this record: the agent works, it waits, it is over."""
+    """Change the state of the session: the agent works, waits or has finished."""
     ours = row["state"] == "active" and row["holder"] == tx.caller.holder
     preview = heard.summary if heard.kind == "prompt" else None
     if heard.kind in LEAVING and heard.node is None:
@@ -337,9 +336,9 @@ def _stand(tx: Tx, heard: Heard, row: Row) -> None:
 
 
 def _leave(tx: Tx, heard: Heard, row: Row) -> None:
-    """The agent has nothing more to do: completed, until the next prompt; or waiting, if a person has to act first.
+    """Complete the session until the next prompt, or leave it waiting if a person has to act first.
 
-    So an active session without records was left in the middle of its work, and a waiting one needs a check.
+    So an active session without new records stopped in the middle of its work.
     """
     from standfast.record.sessions import ownership, queries
 
@@ -351,7 +350,7 @@ def _leave(tx: Tx, heard: Heard, row: Row) -> None:
 
 
 def _call(tx: Tx, heard: Heard, session_id: str) -> str | None:
-    """The row of a tool call, new or completed; None for other records, and for one without an id."""
+    """The id of the tool call's row; None for other records and for a call without an id."""
     if heard.kind not in ("call", "answer", "denied") or heard.call_id is None:
         return None
     calling = heard.kind == "call"
@@ -376,7 +375,7 @@ def _call(tx: Tx, heard: Heard, session_id: str) -> str | None:
 
 
 def _data(heard: Heard) -> dict[str, serial.Json]:
-    """Small facts; the arguments and the result of a tool are in its row, or in the transcript."""
+    """Small facts for the journal. Arguments and results of tools are in their rows or in the transcript."""
     data: dict[str, serial.Json] = dict(heard.facts or {})
     for name in ("tool", "call_id", "exit_code", "node"):
         value = getattr(heard, name)

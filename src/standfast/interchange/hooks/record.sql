@@ -1,4 +1,4 @@
--- Records of hooks: their session, tool calls, and whether a record is known already.
+-- Records of hooks: their sessions and tool calls, and whether a record is stored already.
 
 -- name: thread
 SELECT session_id FROM import_thread WHERE agent = :agent AND native_id = :native_id
@@ -11,7 +11,7 @@ ON CONFLICT (agent, native_id) DO NOTHING
 -- name: session_by_key
 SELECT id FROM session WHERE scope = :scope AND key = :key
 
--- A session that is known only from a spool: never owned, so never crashed.
+-- A session that is known only from a spool. No process ever owned it, so it never counts as crashed.
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
                      ended_us, git_dir, origin)
@@ -19,14 +19,14 @@ VALUES (:id, :scope, :key, 'completed', 'recorded after it ended', :agent, :cwd,
         :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
--- Held from here on, so that two hooks of one session come one after the other.
+-- The lock makes two hooks of one session run one after the other.
 -- name: lock_session
 SELECT id, scope, key, state, holder, fence, updated_us, git_dir, origin FROM session WHERE id = :id {for_update}
 
 -- name: whose
 SELECT scope, git_dir, origin FROM session WHERE id = :id
 
--- A sign of life: the hold continues, and the session is as new as this.
+-- Renew the lease and the time of the last change.
 -- name: extend
 UPDATE session
 SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = :lease_mono_us,
@@ -39,8 +39,8 @@ UPDATE session SET preview = COALESCE(preview, :preview) WHERE id = :id
 -- name: known
 SELECT 1 AS known FROM event WHERE subject = :subject AND type = :type AND occurred_us = :at_us LIMIT 1
 
--- Hook and importer write the same row, by session and call id. The second one adds what is missing; an answered
--- call is not pending any more.
+-- Hook and importer write the same row, by session and call id. The second one adds the missing values. An answered
+-- call is never pending again.
 -- name: called
 INSERT INTO tool_call (id, session_id, call_id, tool, status, input, output, summary, exit_code, duration_us, source,
                        called_us, answered_us, occurred_us, created_us, updated_us)
@@ -62,7 +62,7 @@ SET tool = COALESCE(tool_call.tool, excluded.tool),
     updated_us = excluded.updated_us
 RETURNING id
 
--- A call that was held never ran.
+-- The agent does not make a refused call.
 -- name: held
 UPDATE tool_call SET status = 'cancelled', updated_us = :now_us, answered_us = :at_us
 WHERE session_id = :session_id AND call_id = :call_id AND status = 'pending'
@@ -90,7 +90,7 @@ LIMIT :limit
 -- name: limited
 SELECT 1 AS limited FROM budget WHERE removed_us IS NULL LIMIT 1
 
--- The newest session of an agent's hooks or transcripts.
+-- The newest session that an agent's hooks or transcripts changed.
 -- name: last_heard
 SELECT max(updated_us) AS us FROM session WHERE agent = :agent
 

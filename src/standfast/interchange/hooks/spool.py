@@ -1,20 +1,19 @@
-"""The spool: where a record waits while the store cannot be written, and how it gets there once.
+"""The spool: files that hold records while the store cannot be written.
+
+A hook writes to the first of these directories that it can write. In a sandbox this is usually the workspace's.
 
     the data directory's `spool/`  >  the workspace's `.standfast/spool/`  >  a private one in $TMPDIR
 
-Inside a sandbox only the workspace may be written, so that is where it usually is. A hook appends
-one line with one write, under a shared lock, to `open.ndjson`. A process that can write the store takes the
-file aside by renaming it and does not wait (a writer that is not done keeps its lock, and the
-file is left for the next to come), keeps its records, and removes it. Killed anywhere in between,
-the next one keeps them again: a record that is known adds nothing.
+A hook appends one line to `open.ndjson`, with one write under a shared lock. A process that can write the store renames
+the file, stores its records and removes it. If a writer still has its lock, the process does not wait: it leaves the
+file to the next process. After a kill, the next process stores the records again, and a stored record adds nothing.
 
-A workspace can come from a stranger. Nothing is read or written through a link, only files of
-our own user that no other user can write, and none in a directory that git tracks. A spool that is full loses what
-comes next, and counts it.
+A workspace can come from a stranger. So standfast follows no link, uses only files of its own user that no other user
+can write, and ignores a spool that git tracks. A full spool drops later records and counts them.
 
-A record without the seal of this account (a keyed hash; the key is in the data directory) is kept as `said`, not as
-`seen`. It speaks for the workspace it was found in and for the actor `unsealed`, in a session of its own, and its
-summary is marked. So it changes no row that standfast recorded itself.
+A seal is a keyed hash; its key is in the data directory. A record without this account's seal is stored as `said`, for
+the workspace of its spool and for the actor `unsealed`, in a session of its own and with a marked summary. It changes
+no row that standfast recorded itself.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ TRIES_MAX = 20
 BATCH_MAX = 50
 FILES_MAX = 1000
 FILE_MAX_BYTES = 2 * SPOOL_MAX_BYTES
-"""No spool of ours has a larger file: it is left where it is."""
+"""standfast never writes a larger file, so a larger one is ignored."""
 DRAINED_MAX_BYTES = 8 << 20
 DRAINED_MAX_S = 2.0
-"""The most records that a typed command imports. The next command or the daemon imports the rest."""
+"""The most bytes and seconds that a command of a person drains. The next command or the daemon drains the rest."""
 INDEX_MAX_BYTES = 64 << 20
 UNSEALED = "unsealed"
 
@@ -64,15 +63,15 @@ class Record(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """What a drain did."""
+    """The result of draining spools."""
 
     kept: int
-    """Records that were not in the store before."""
+    """Records that were new to the store."""
     broken: int
     lost: int
-    """Records that found the spool full."""
+    """Records that were dropped because the spool was full."""
     left: bool
-    """Something waits still: the limit was reached, or another process reads it."""
+    """True if records are left: the limit was reached, or another process has a file."""
 
 
 # -- writing -----------------------------------------------------------------------------------------
@@ -81,9 +80,9 @@ class Drained(NamedTuple):
 def append(
     places: list[str], data_dir: str, actor: str, scope: str, heard: Heard, *, label: Label = OUTSIDE
 ) -> str | None:
-    """Put one record into the first place that takes it; None if none does. Never raises OSError."""
+    """Append one record to the first spool that can be written; its path, or None. Never raises OSError."""
     with suppress(OSError):
-        os.mkdir(data_dir, 0o700)  # on a server nothing else may have made it yet
+        os.mkdir(data_dir, 0o700)  # with a store on PostgreSQL the directory may not exist yet
     line = _line(actor, scope, label, heard, key(data_dir))
     crash.point("spool.before_append")
     for place in places:
@@ -131,7 +130,7 @@ def _append(directory: int, line: bytes) -> None:
             pass
         finally:
             os.close(fd)
-    raise OSError("the spool is being drained all the time")
+    raise OSError(f"the spool was renamed {TRIES_MAX} times during this write")
 
 
 def _size(directory: int) -> int:
@@ -146,7 +145,7 @@ def _size(directory: int) -> int:
 
 
 class _Limit:
-    """The limits of one import of the spool."""
+    """The limits of one drain: records, bytes and time."""
 
     def __init__(self, records: int, within_s: float | None) -> None:
         import time
@@ -157,7 +156,7 @@ class _Limit:
         self._bytes = None if within_s is None else DRAINED_MAX_BYTES
 
     def batch(self) -> int:
-        """How many records may be taken next; 0 when the limit is reached."""
+        """The size of the next batch; 0 when a limit is reached."""
         if (self._end is not None and self._clock() > self._end) or (self._bytes is not None and self._bytes <= 0):
             return 0
         return min(self._records, BATCH_MAX)
@@ -171,21 +170,21 @@ class _Limit:
 def drain(
     store: Store, places: list[str], data_dir: str, *, limit: int = 100_000, within_s: float | None = None
 ) -> Drained:
-    """Keep what waits in `places`, oldest file first, at most `limit` records; remove stored ones.
+    """Store at most `limit` records from the spools in `places`, the oldest file first, and remove their files.
 
-    `within_s` bounds the time as well, and then also the size. Raises StorageError if the store cannot be written
-    after all: the rest stays.
+    `within_s` also limits the time, and then DRAINED_MAX_BYTES the size. Raises StorageError if the store cannot be
+    written; then the rest stays in the spools.
     """
     try:
         secret = _key(data_dir)
-    except OSError:  # without it, sealed records would count as unsealed, and be kept a second time later
+    except OSError:  # without the key, sealed records would count as unsealed, and be stored a second time later
         return Drained(0, 0, 0, bool(waiting(places)))
     allowed = _Limit(limit, within_s)
     kept = broken = lost = 0
     left = False
     for place in waiting(places):
         if _is_tracked(place):
-            continue  # it came with a repository
+            continue  # the spool came with a repository
         try:
             with _directory(place, make=False) as directory:
                 lost += _take_lost(directory)
@@ -201,14 +200,14 @@ def drain(
                         continue
                     kept, broken, left = kept + done[0], broken + done[1], left or done[2]
         except OSError:
-            left = True  # not ours, or not safe to read: doctor says so
+            left = True  # of another user, or not safe to read: `doctor` reports it
     if broken or lost:
         _tell(store, broken, lost)
     return Drained(kept, broken, lost, left)
 
 
 def drain_everywhere(store: Store, data_dir: str) -> Drained:
-    """The spools of all workspaces with a recent session: for the daemon, which runs in none of them."""
+    """Drain the spools of all workspaces with a recent session. The daemon calls this."""
     from standfast.config.scope import repository
     from standfast.interchange.hooks.record import Hooks
 
@@ -228,9 +227,9 @@ def _take_aside(directory: int) -> None:
 
 
 def _remove_torn(directory: int) -> None:
-    """The writer of this file was killed before the rename. All records are still in the original file."""
+    """Remove files whose writer was killed before the rename. The original file still has all records."""
     for name in [name for name in os.listdir(directory) if name.endswith(ASIDE + TORN)]:
-        with suppress(OSError):  # gone meanwhile, not ours, or its writer is not done
+        with suppress(OSError):  # removed meanwhile, of another user, or still being written
             fd = _open(name, os.O_RDWR, directory)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -249,7 +248,7 @@ def _take_lost(directory: int) -> int:
 
 
 class _Source(NamedTuple):
-    """Where records come from."""
+    """The spool of some records."""
 
     place: str
     secret: bytes | None
@@ -268,7 +267,7 @@ def _workspace(place: str) -> str | None:
 def _drain_file(
     store: Store, directory: int, name: str, source: _Source, allowed: _Limit
 ) -> tuple[int, int, bool] | None:
-    """(new, broken, something left) of one file; None if it is not taken now."""
+    """Store the records of one file: (new, broken, some left). None if a writer has it or it is too large."""
     try:
         fd = _open(name, os.O_RDWR, directory)
     except FileNotFoundError:
@@ -300,7 +299,7 @@ def _drain_file(
 
 
 def _keep(store: Store, source: _Source, records: list[Record]) -> int:
-    """Keep one batch, one transaction for each actor in a row."""
+    """Store one batch, in one transaction for each run of records of the same actor."""
     from standfast.interchange.hooks.record import keep_late
 
     if not all(record.sealed for record in records):
@@ -328,7 +327,7 @@ def _unsealed_place(store: Store, source: _Source) -> _Place:
 
 
 def _unsealed(record: Record, place: _Place) -> Record:
-    """The record, marked as one that was only found in this workspace."""
+    """The record, marked as unsealed and bound to this workspace."""
     heard = record.heard
     where = blake2b((place.root or "").encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
     told = heard.replace(
@@ -340,7 +339,7 @@ def _unsealed(record: Record, place: _Place) -> Record:
 
 
 def _is_tracked(place: str) -> bool:
-    """Whether git tracks files in this spool: they came with the repository, and no hook wrote them."""
+    """Whether git tracks files in this spool. Then they came with the repository, and no hook wrote them."""
     from standfast.config import regular_files
 
     root = _workspace(place)
@@ -357,19 +356,18 @@ def _is_tracked(place: str) -> bool:
     for name in indexes:
         with suppress(OSError):
             data = regular_files.read(os.path.join(directory, name), INDEX_MAX_BYTES)
-            # Version 4 writes only the end of a path that begins like the one before.
+            # Version 4 of the index leaves out the beginning that a path shares with the path before.
             if (b"spool/" if data[4:8] == b"\0\0\0\4" else b".standfast/spool/") in data:
                 return True
     return False
 
 
 def _write_rest(directory: int, lines: list[bytes]) -> None:
-    """Keep the records over the limit in a file whose name sorts first. A kill before the old file is removed keeps
-    both files."""
+    """Write the records over the limit to a file whose name sorts first. After a kill, both files are there."""
     name = f"0-{os.urandom(8).hex()}{ASIDE}"
     fd = _open(name + TORN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, directory)
     with os.fdopen(fd, "wb") as file:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # or it is taken for one that was left behind
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # otherwise `_remove_torn` of another process removes it
         file.write(b"\n".join(lines) + b"\n")
         file.flush()
         os.fsync(file.fileno())
@@ -386,7 +384,7 @@ def _read(fd: int) -> bytes:
 
 
 def _record(line: bytes, secret: bytes | None) -> Record | None:
-    """A line as it was written; None for any other line."""
+    """The record in a line; None if the line is no valid record."""
     seal, _, text = line.partition(b" ")
     try:
         value = json.loads(text)
@@ -407,7 +405,7 @@ _STATUSES = (None, "pending", "ok", "error", "cancelled", "unknown")
 
 
 def _fits(value: dict[str, Any], actor: Any, scope: Any, label: Label) -> bool:
-    """Whether a line says what the store can hold: it may have been written by any process."""
+    """Whether the store can hold the values of a line. Any process may have written the line."""
     from standfast.interchange.hooks.record import TYPES
 
     words = (actor, scope, value.get("agent"), value.get("kind"), value.get("name"), value.get("native"))
@@ -437,14 +435,14 @@ def _tell(store: Store, broken: int, lost: int) -> None:
 
 
 def _ignored(_: object) -> None:
-    """The body of a write returns nothing."""
+    """Drop the result of a journal entry: the body of a write returns nothing."""
 
 
 # -- the seal and the place ----------------------------------------------------------------------------
 
 
 def key(data_dir: str) -> bytes | None:
-    """This account's key, made when it is first wanted; None where it can be neither read nor made."""
+    """This account's key, made on first use; None if it can be neither read nor made."""
     try:
         return _key(data_dir)
     except OSError:
@@ -452,7 +450,7 @@ def key(data_dir: str) -> bytes | None:
 
 
 def _key(data_dir: str) -> bytes | None:
-    """The same; raises OSError if there is a key that cannot be read now."""
+    """The same. Raises OSError if the key exists and cannot be read."""
     path = os.path.join(data_dir, KEY)
     try:
         with open(path, "rb") as file:
@@ -473,7 +471,7 @@ def _make_key(path: str) -> bytes | None:
         finally:
             os.close(fd)
         try:
-            os.link(temporary, path)  # whole, or not at all; of two, the first
+            os.link(temporary, path)  # atomic: of two processes, the first one's key counts
         except FileExistsError:
             with open(path, "rb") as file:
                 secret = file.read(64)
@@ -490,7 +488,7 @@ def _seal(text: str, secret: bytes | None) -> str:
 
 @contextmanager
 def _directory(path: str, *, make: bool) -> Iterator[int]:
-    """The directory, reached without following a link of a stranger's, ours alone to write."""
+    """Open the directory without following a link. Raises PermissionError if another user can write it."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     parent_path, name = os.path.split(path)
     if make and os.path.basename(parent_path) == ".standfast":
@@ -513,7 +511,7 @@ def _directory(path: str, *, make: bool) -> Iterator[int]:
 
 
 def _make_marker(path: str) -> None:
-    """`.standfast` in a workspace, kept out of the repository by a file of its own."""
+    """Make `.standfast` in a workspace, with a `.gitignore` that hides it from git."""
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
         fd = os.open(os.path.join(path, ".gitignore"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

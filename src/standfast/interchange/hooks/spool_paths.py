@@ -1,4 +1,4 @@
-"""Where a spool may be, and whether anything is in it: asked by every command, so it loads nothing."""
+"""The directories of spools, and whether they hold records. Every command loads this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ NAME = "spool"
 OPEN = "open.ndjson"
 ASIDE = ".draining"
 TORN = ".tmp"
-"""Behind it, while it is written."""
+"""The end of a file name while the file is being written."""
 LOST = "lost"
 KEY = "spool.key"
-"""In the data directory: what seals the records of this account."""
+"""In the data directory: the key that seals the records of this account."""
 
 
 def places(data_dir: str, workspace: str | None) -> list[str]:
-    """Where a spool may be, in the order in which they are tried."""
+    """The directories of spools, in the order in which hooks try them."""
     found = [os.path.join(data_dir, NAME)]
     if workspace:
         found.append(os.path.join(workspace, ".standfast", NAME))
@@ -25,7 +25,7 @@ def places(data_dir: str, workspace: str | None) -> list[str]:
 
 
 def waiting(places: list[str]) -> list[str]:
-    """Those of `places` that hold anything: asked by every command, so it costs a look each."""
+    """The directories among `places` that hold records."""
     found = []
     for place in places:
         with suppress(OSError):
@@ -35,7 +35,7 @@ def waiting(places: list[str]) -> list[str]:
 
 
 def size_bytes(place: str) -> int:
-    """How much waits in a spool; 0 if there is none."""
+    """The size of a spool; 0 if there is none."""
     try:
         with os.scandir(place) as files:
             return sum(file.stat(follow_symlinks=False).st_size for file in files)

@@ -1,13 +1,14 @@
-"""Tool calls that an agent made and that were never answered: did they happen?
+"""Look up tool calls without an answer: did the action happen?
 
-An agent that died in the middle of `git push` resumes without the answer. When it starts again, its hook reads its
-last calls, looks each known action up, and tells the agent what it saw. Three steps, because a probe may take long:
+An agent that was killed during `git push` resumes without the answer. When it starts again, its hook reads its last
+calls, asks the probe of each known action, and shows the agent the result. A probe may take long, so there are three
+steps:
 
-    waiting(store, heard)            reads the calls; one short transaction
-    observations(asked, within_s)    asks the probes, all at once and within the hook's deadline; no store
-    keep(store, seen)                writes `call.observed` into the journal: seen by standfast, not said by the agent
+    waiting(store, …)                reads the calls, in one short transaction
+    observations(asked, within_s)    asks all probes at the same time, within the hook's deadline, without the store
+    keep(store, seen)                writes `call.observed` into the journal, as `seen` by standfast
 
-Nothing is sent, and nothing is settled: an effect in doubt is settled by its next call or by a person.
+The hook sends nothing and settles nothing. The next call of an effect in doubt, or a person, settles it.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class Call(NamedTuple):
     sent_us: int
     known: tuple[Known, ...] = ()
     facts: Facts | None = None
-    """Of a `standfast once`: what was read before it was sent."""
+    """The facts that `standfast once` read before it ran the command."""
 
 
 class Seen(NamedTuple):
-    """What was seen of one call."""
+    """The result of looking up one call."""
 
     call: Call
     happened: bool | None
@@ -63,7 +64,7 @@ class Seen(NamedTuple):
 
     @property
     def line(self) -> str:
-        """For the agent: one line, and what it is to do if nothing was found out."""
+        """The line for the agent, with an advice if the outcome is unknown."""
         command = serial.clean(self.call.text, 200).replace("`", "'")
         then = "" if self.happened is not None else ": look before you repeat it"
         return f"`{command}` {doubts.WORDS[self.happened]} ({serial.clean(self.evidence, 300)}){then}"
@@ -87,7 +88,7 @@ def calls(tx: Tx, session_id: str, cwd: str | None) -> list[Call]:
 
 
 def observed(tx: Tx, session_id: str) -> list[str]:
-    """The records of the last calls of a session, oldest first, if no later call exists."""
+    """The observations since the last call of a session, the oldest first."""
     lines = []
     for row in tx.all(SQL.recent, session_id=session_id, limit=EVENTS_MAX):
         if row["type"] == "tool.called":
@@ -98,7 +99,7 @@ def observed(tx: Tx, session_id: str) -> list[str]:
 
 
 def _unanswered(rows: list[Row]) -> list[Row]:
-    """The calls after which nothing of the same subject was heard; the newest row comes first."""
+    """The calls without a later record of the same subject. The rows are ordered from new to old."""
     open_: list[Row] = []
     heard: set[str] = set()
     for row in rows:
@@ -133,7 +134,7 @@ def _command(text: str | None) -> str:
 
 
 def _summary(row: Row) -> str | None:
-    """The command of an agent that gives its calls no id: the journal has its first line, if it was short."""
+    """The command of a call without an id: the journal has a short command as its summary."""
     text, tool = row["summary"] or "", (serial.read(row["data"]) or {}).get("tool")
     return text.removeprefix(f"{tool} ") if tool and text.startswith(f"{tool} ") and len(text) < 190 else None
 
@@ -157,7 +158,7 @@ def _effects(tx: Tx, session_id: str) -> list[Call]:
 
 
 def observations(asked: Sequence[Call], now_us: int, within_s: float) -> list[Seen]:
-    """Ask every probe at the same time. A call without an answer by then has an unknown outcome."""
+    """Ask all probes at the same time. A probe without an answer after `within_s` seconds counts as unknown."""
     found: dict[int, Answer] = {}
     until_s = time.monotonic() + within_s
 
@@ -179,7 +180,7 @@ def _left_s(until_s: float) -> float:
 
 
 def _answer(call: Call, now_us: int, until_s: float) -> Answer:
-    """One probe after the other. They share the time that is left, so that none of them outlives the hook."""
+    """Ask the probes of one call, one after the other, within the time that is left."""
     if call.facts is not None:
         place = Place("/", call.sent_us, _left_s(until_s))
         return _counted(table.check(call.facts, place), call, call.facts, now_us)
@@ -194,12 +195,12 @@ def _answer(call: Call, now_us: int, until_s: float) -> Answer:
         if not answer.happened:
             return answer
         if known.action.name == "git commit":
-            sent_us = now_us  # HEAD is the commit of this call: it says what the rest of the call pushed
+            sent_us = now_us  # HEAD is the commit of this call, so a later push of this call pushed it
     return answer
 
 
 def _counted(answer: Answer, call: Call, facts: Facts, now_us: int) -> Answer:
-    """ "Not there" counts only `settle` after the call."""
+    """The answer. "Not there" counts only if `settle` has passed since the call."""
     action = table.named(facts.get("action"))
     settle_us = parse_duration(action.settle) if action is not None else 0
     if answer.happened is False and now_us - call.sent_us < settle_us:

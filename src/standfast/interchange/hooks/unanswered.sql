@@ -1,4 +1,4 @@
--- The last calls of a session, and what was seen them.
+-- The last calls of a session and their observations.
 
 -- name: recent
 SELECT seq, type, subject, state, occurred_us, summary, data

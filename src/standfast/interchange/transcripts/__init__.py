@@ -1,12 +1,12 @@
-"""Transcripts of coding agents, read as they lie on the disk and kept permanently.
+"""Transcripts of coding agents: read them from the disk and store them.
 
-    claude_code codex gemini_cli opencode     one reader per agent: records in, a neutral shape out
-    files                                     files, in pieces: where each record begins and ends
-    model                                     the shape all agents share, gathered into batches
-    insert                                    one batch, one transaction
+    claude_code codex gemini_cli opencode     one reader per agent, for all versions of its format
+    files                                     split files into pieces and records
+    model                                     the common form of all agents, in batches
+    insert                                    write one batch in one transaction
 
-A reader knows one format in all its eras and nothing of the store; `insert` knows the store and no
-format. Tolerant: an unknown record is kept raw and counted, never refused.
+A reader knows one format and not the store. `insert` knows the store and no format. Unknown records are counted and
+stored raw; none is refused.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ READERS = {
     "json": "standfast.interchange.json_session:JsonSession",
 }
 GROUP = "standfast.importers"
-"""The entry points under which other packages bring importers of their own."""
+"""The entry points of importers in other packages."""
 
 
 def importer(agent: str) -> Importer:
-    """The importer of this name: ours, or an installed package's. Raises InvalidInput if there is none."""
+    """The importer of this name, from standfast or an installed package. Raises InvalidInput if there is none."""
     place = READERS.get(agent) or _foreign().get(agent)
     if place is None:
         known = ", ".join([*READERS, *_foreign()])

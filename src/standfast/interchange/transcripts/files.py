@@ -1,11 +1,10 @@
-"""Files in pieces: where each record begins and ends, while a live program appends to the file.
+"""Split a file into pieces and records, while a live program may append to the file.
 
-A line is decoded as one JSON value after another, because two records sometimes share a line. A last
-line that cannot be decoded and does not end is not finished: it is left for next time. Any other
-that cannot be decoded is counted and kept raw. Secrets are taken out of the text before it is
-decoded, so that no later code sees them.
+A line may hold several records, so it is decoded value by value. The last line may be unfinished. If it has no line end
+and cannot be decoded, the next import reads it. Other lines that cannot be decoded are counted and stored raw. Text is
+redacted before it is decoded, so no other code sees secrets.
 
-Never more than one piece is in memory; a line beyond LINE_MAX_BYTES is passed over and counted.
+Only one piece is in memory at a time. A line longer than LINE_MAX_BYTES is skipped and counted.
 """
 
 from __future__ import annotations
@@ -31,35 +30,34 @@ PIECE_LINES = 2000
 DOCUMENT_MAX_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 4096
 FILE_MAX_S = 600.0
-"""How long one run reads one source; it stops between two pieces, says so, and the next run continues there."""
+"""The time limit of one source in one run. The run stops between two pieces, and the next run continues there."""
 FILES_MAX = 200_000
 SIZE_UNKNOWN = 2**62
 
 _decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SPACE = re.compile(r"\s*")
-# Letters written as escapes could hide a secret from the search. No agent writes them so; a stranger might.
+# A hostile transcript may hide a secret from the search by writing letters as escapes. No agent does this.
 _HIDING, _LETTERS = b"\\u00", (b"2", b"3", b"4", b"5", b"6", b"7")
 _DISGUISED = re.compile(r"\\u00[2-7]|(?<!\\)\\/")
 
 
 Line = tuple[int, bytes]
-"""Where a line begins, and its text, redacted."""
+"""The offset of a line, and its redacted text."""
 
 
 class Record(NamedTuple):
-    """One record: where it begins, and its value."""
+    """One record: its offset and its value."""
 
     offset: int
     value: Any
 
 
 class Piece:
-    """Some records in a row: from one place in the source to the next.
+    """Consecutive records of a source, from offset `start` to `upto`.
 
-    They are decoded as they are asked for, and none is held: values forgotten before the next is made cost the
-    collector of garbage nothing, and those of a whole piece twice their decoding. The counted number is known
-    when all were.
+    Each record is decoded when the iteration reaches it, and not kept: the garbage collector would take twice the time
+    of decoding for the values of a whole piece. So the counts are complete only after the iteration.
     """
 
     __slots__ = ("_values", "broken", "doubled", "lines", "oversized", "records", "start", "upto")
@@ -76,7 +74,7 @@ class Piece:
 
     @property
     def counted(self) -> int:
-        """How many lines there are; none where the source is no file of lines."""
+        """The number of lines; 0 if the source is no file of lines."""
         return len(self.lines) if self._values is None else 0
 
     def __iter__(self) -> Iterator[Record]:
@@ -119,30 +117,30 @@ class Importer(ABC):
 
     agent: str
     version: int = 1
-    """Raised when the reader understands more: everything is read again, and known records are not repeated."""
+    """Increase it when the reader understands more. Then all sources are read again; known records add nothing."""
     copies = False
-    """Whether its forks repeat their parents without ids: then they are compared, whichever came first."""
+    """Whether its forks repeat records of their parents without ids. Then the messages of both are compared."""
     in_place = False
-    """Whether its records change after they were written: then a record is compared, not only known."""
+    """Whether the agent changes records in place. Then a known record is compared with the stored one."""
 
     @abstractmethod
     def roots(self, environ: Mapping[str, str]) -> list[str]:
-        """Where this agent keeps its transcripts on this machine."""
+        """The directories of this agent's transcripts on this machine."""
 
     @abstractmethod
     def find(self, root: str) -> Iterator[str]:
-        """The sources under a directory, or the one that was named."""
+        """The sources under a directory, or `root` itself if it is a source."""
 
     @abstractmethod
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:
-        """A reader that continues where `carry` was left."""
+        """A reader of the source that continues with the state in `carry`."""
 
     def in_order(self, paths: list[str]) -> list[str]:
-        """The order to read them in, where they lie under several roots."""
+        """The order in which sources of several roots are read."""
         return paths
 
     def look(self, path: str, head_bytes: int | None = None) -> Place:
-        """What the source is now; raises OSError."""
+        """The present state of the source. Raises OSError."""
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             raise InvalidInput(f"{path} is not a regular file")
@@ -156,17 +154,17 @@ class Importer(ABC):
         )
 
     def pieces(self, path: str, start: int, carry: Mapping[str, Any], *, redact: bool) -> Iterator[Piece]:
-        """The source from a place on; raises OSError."""
+        """The pieces of the source from an offset on. Raises OSError."""
         with open(path, "rb") as file:
             file.seek(start)
             yield from pieces(file, start, redact=redact)
 
     def again(self, carry: dict[str, Any]) -> dict[str, Any]:
-        """The values that are kept when the source is read again from its start."""
+        """The part of `carry` that stays when the source is read again from its start."""
         return {}
 
     def aligned(self, path: str, upto: int) -> bool:
-        """Whether a line still ends where the last one that was read did; else it was rewritten behind its head."""
+        """Whether a line still ends at `upto`. If not, the file was rewritten after its head."""
         if not path.endswith(".jsonl") or not os.path.exists(path):
             return True
         with open(path, "rb") as file:
@@ -175,7 +173,7 @@ class Importer(ABC):
         return around[:1] == b"\n" or around[1:] in (b"", b"\n", b"\r")
 
     def finished(self, place: Place, upto: int) -> bool:
-        """Whether nothing is left behind `upto`."""
+        """Whether the source has no more records after `upto`."""
         return upto >= place.size_bytes
 
 
@@ -205,7 +203,7 @@ class DocumentImporter(Importer):
 
 
 class Reader(ABC):
-    """One source being read. `carry` and `counts` are JSON and go into the store with each batch."""
+    """The state of reading one source. `carry` and `counts` are JSON and are stored with each batch."""
 
     def __init__(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> None:
         self.path = path
@@ -216,12 +214,12 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, record: Record, batch: Batch) -> None:
-        """Put what one record says into the batch. Must not raise on any JSON value."""
+        """Add one record to the batch. Must not raise for any JSON value."""
 
     @property
     @abstractmethod
     def native_id(self) -> str | None:
-        """The conversation this source belongs to, as far as it is known."""
+        """The id of the source's conversation, if it is known."""
 
     def count(self, type: str, *, known: bool) -> None:
         types = self.types
@@ -245,18 +243,18 @@ def pieces(file: IO[bytes], start: int, *, redact: bool = True) -> Iterator[Piec
             rest = lines.pop()
             cuts = _cut(place, lines, suspects)
             place = cuts[-1].upto
-            del lines, data  # while a piece is processed, only that piece is held
+            del lines, data  # free the memory before the pieces are processed
             while cuts:
                 yield cuts.pop(0)
         elif len(rest := rest + data) >= LINE_MAX_BYTES:
             skipped = _rest_of_line(file)
-            if skipped is None:  # it has no end yet
+            if skipped is None:  # the line has no end yet
                 return
             yield Piece(place, place + len(rest) + skipped, [], oversized=1)
             place, rest = place + len(rest) + skipped, b""
     if rest and _whole(rest):
         (last,) = _cut(place, [rest], [place] if redact and _suspects(rest) else [])
-        last.upto -= 1  # it has no line end yet
+        last.upto -= 1  # the line has no line end yet
         yield last
 
 
@@ -270,13 +268,13 @@ def _rest_of_line(file: IO[bytes]) -> int | None:
 
 
 def _whole(raw: bytes) -> bool:
-    """Whether a last line, which has no end yet, can be read as it is."""
+    """Whether a last line without line end can be decoded."""
     text = raw.decode("utf-8", "replace").strip()
     return not text or _several(text, end=0)[1]
 
 
 def _suspects(data: bytes) -> list[int]:
-    """Where a secret might be, as it is or in disguise."""
+    """The offsets at which a secret may begin, plain or with escaped letters."""
     found = suspicious(data)
     at = data.find(_HIDING)
     while at >= 0:
@@ -287,7 +285,7 @@ def _suspects(data: bytes) -> list[int]:
 
 
 def _cut(place: int, lines: list[bytes], suspects: list[int]) -> list[Piece]:
-    """Whole lines, as pieces: where each line begins, without secrets; the blank ones are left out."""
+    """Whole lines as pieces, redacted and without blank lines."""
     begins = list(accumulate([len(line) + 1 for line in lines], initial=place))
     oversized = 0
     if begins[-1] - place > LINE_MAX_BYTES:
@@ -306,7 +304,7 @@ def _cut(place: int, lines: list[bytes], suspects: list[int]) -> list[Piece]:
 
 
 def _several(text: str, *known: Any, end: int) -> tuple[list[Any], bool]:
-    """The values of a line that holds more than one, and whether it holds nothing else."""
+    """The values of a line, and whether the line holds nothing else."""
     values = [*known]
     while True:
         skipped = _SPACE.match(text, end)
@@ -321,13 +319,13 @@ def _several(text: str, *known: Any, end: int) -> tuple[list[Any], bool]:
 
 
 def _undisguised(text: str) -> str:
-    """The same JSON with letters as letters, searched again for secrets."""
+    """The same JSON with plain letters in place of escapes, redacted again."""
     if not _DISGUISED.search(text):
         return text
     try:
         value, end = _decode(text)
         if end == len(text):
-            lone = "\\ud" in text.lower()  # half a letter cannot be written as one
+            lone = "\\ud" in text.lower()  # a lone surrogate can only be written as an escape
             text = json.dumps(value, ensure_ascii=lone, separators=(",", ":"))
     except (ValueError, RecursionError):
         pass
@@ -335,7 +333,7 @@ def _undisguised(text: str) -> str:
 
 
 def walk(root: str, wanted: re.Pattern[str]) -> Iterator[str]:
-    """Regular files under `root` whose path below it matches, in the order of their names; no link is followed."""
+    """The regular files under `root` whose relative path matches, ordered by name. No link is followed."""
     if os.path.isfile(root):
         yield root
         return
@@ -352,7 +350,7 @@ def walk(root: str, wanted: re.Pattern[str]) -> Iterator[str]:
 
 
 def document(path: str, *, redact: bool) -> Any:
-    """A whole JSON document, redacted; None if it is none."""
+    """The redacted value of a JSON document; None if the file holds no JSON."""
     if os.path.getsize(path) > DOCUMENT_MAX_BYTES:
         raise InvalidInput(f"{path} is larger than {DOCUMENT_MAX_BYTES:,} bytes", "it is left alone")
     with open(path, "rb") as file:
@@ -368,7 +366,7 @@ def document(path: str, *, redact: bool) -> Any:
 
 
 def in_pieces(values: Iterable[tuple[int, Any]], *, total: int) -> Iterator[Piece]:
-    """Values that are no lines, numbered: their number is their place."""
+    """Pieces of numbered values that are no lines. The number of a value is its offset."""
     lines: list[Line] = []
     held: list[Any] = []
     start: int | None = None

@@ -1,6 +1,6 @@
--- One batch of imported records: everything it says, and how far the source is read, in one transaction.
+-- One batch of imported records and the new position of their source, in one transaction.
 
--- Batches take turns: of two importers that meet the same record, the second finds it known.
+-- The lock makes batches run one after the other, so of two importers the second finds a record stored.
 -- name: turn
 SELECT key FROM meta WHERE key = 'store_id' {for_update}
 
@@ -14,7 +14,7 @@ SET upto = :upto, carry = :carry, counts = :counts, native_id = COALESCE(:native
 WHERE seq = :seq AND upto = :start AND generation = :generation
 RETURNING seq
 
--- Of a list in JSON, the natives that are known. SQLite and PostgreSQL take JSON lists apart by other names.
+-- The stored records among a JSON list of natives. SQLite and PostgreSQL expand JSON lists by different functions.
 -- name: known [sqlite]
 SELECT native, hash, position, retracted_us FROM message
 WHERE native IN (SELECT value FROM json_each(:natives))
@@ -37,7 +37,7 @@ SELECT id, scope FROM session WHERE scope = :scope AND key = :key
 -- name: session_scope
 SELECT scope, git_dir, origin FROM session WHERE id = :id
 
--- Never owned, so never crashed; a hook or a person may open it later.
+-- No process owned the session, so it never counts as crashed. A hook or a person may open it later.
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
                      ended_us, git_dir, origin)
@@ -45,7 +45,7 @@ VALUES (:id, :scope, :key, 'completed', :reason, :agent, :cwd, 0, :actor, 0, :cr
         :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
--- While no process has it open, an imported session is as old as the last thing in it.
+-- An imported session that no process holds has the time of its last record.
 -- name: touch_session
 UPDATE session
 SET preview = COALESCE(preview, :preview),
@@ -77,7 +77,7 @@ UPDATE message SET retracted_us = NULL WHERE native = :native AND retracted_us I
 UPDATE message SET retracted_us = :now_us
 WHERE node_id = :node_id AND position >= :position AND retracted_us IS NULL
 
--- A copy of what a fork's parent said: the parent's next messages, to be compared.
+-- The next messages of a conversation, to compare a fork with its parent.
 -- name: said_behind
 SELECT position, hash FROM message WHERE node_id = :node_id AND position > :position ORDER BY position LIMIT :limit
 
@@ -90,7 +90,7 @@ WHERE t.agent = :agent AND t.forked_from = :parent
 -- name: settle_fork
 UPDATE import_source SET carry = :carry, counts = :counts WHERE seq = :seq
 
--- A fork's copies of what its parent said, which came later: they are the parent's.
+-- Delete a fork's copies of messages whose parent was imported later.
 -- name: take_back
 DELETE FROM message WHERE node_id = :node_id AND position <= :position AND import_seq IS NOT NULL
 
@@ -126,7 +126,7 @@ SET tool = COALESCE(tool_call.tool, excluded.tool),
     import_seq = COALESCE(tool_call.import_seq, excluded.import_seq),
     import_offset = COALESCE(tool_call.import_offset, excluded.import_offset)
 
--- One response is in several records, and again in every fork: of each field the largest is the true one.
+-- Several records, also in forks, repeat one response. The largest value of each field is the true one.
 -- name: usage_largest
 INSERT INTO usage (id, session_id, node_id, response, model, input_tokens, cached_input_tokens, cache_write_tokens,
                    output_tokens, reasoning_tokens, cost_microusd, price, occurred_us, created_us,
@@ -147,7 +147,7 @@ SET input_tokens = CASE WHEN excluded.input_tokens > usage.input_tokens
     price = CASE WHEN excluded.cost_microusd IS NULL THEN usage.price ELSE excluded.price END,
     cost_microusd = COALESCE(excluded.cost_microusd, usage.cost_microusd)
 
--- A running total: the newest counts.
+-- Of a running total, the newest record counts.
 -- name: usage_newest
 INSERT INTO usage (id, session_id, node_id, response, model, input_tokens, cached_input_tokens, cache_write_tokens,
                    output_tokens, reasoning_tokens, cost_microusd, price, occurred_us, created_us,
@@ -178,7 +178,7 @@ INSERT INTO checkpoint (id, session_id, node_id, from_position, to_position, cur
                         versions, size_bytes, created_us)
 VALUES (:id, :session_id, :node_id, 1, :to_position, NULL, :summary, :data, NULL, NULL, :size_bytes, :created_us)
 
--- The text of a fold, in the record after it.
+-- The summary of a compaction is in the record after it.
 -- name: word_checkpoint
 UPDATE checkpoint SET summary = :summary, to_position = :to_position, size_bytes = size_bytes + :size_bytes
 WHERE id = (SELECT id FROM checkpoint WHERE node_id = :node_id ORDER BY to_position DESC, id DESC LIMIT 1)
@@ -205,7 +205,7 @@ FROM session s
 WHERE s.id = :session_id AND NOT EXISTS (
     SELECT 1 FROM decision d WHERE d.session_id = :session_id AND d.identity = :identity AND d.n = 1)
 
--- An existing value is a user's own by now: keep it.
+-- Keep an existing value, because a user may have changed it.
 -- name: value
 INSERT INTO state (scope, repository, namespace, key, value, version, actor, updated_us, git_dir, origin)
 SELECT s.scope, '', s.id, :key, :value, 1, :actor, :now_us, s.git_dir, s.origin
