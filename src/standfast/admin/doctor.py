@@ -1,13 +1,12 @@
 """The doctor: is this store healthy, is its place safe, and what would help.
 
-Each finding has an id that scripts may rely on, a state, a sentence, and a remedy. A store can
-be missing, locked, corrupt, newer than this program, or in an unsafe place, and each of these is
-kept apart, because each needs something else. Looking creates nothing; `fix` does only what
-cannot lose anything; no remedy here ever deletes data.
+Each finding has an id that scripts may rely on, a state, a sentence, and a remedy. A store can be missing, locked,
+corrupt, newer than this program, or in an unsafe place. Each case has its own finding, because each needs another
+remedy. The doctor creates nothing. `fix` makes only repairs that cannot lose data. No remedy deletes data.
 
     examine(load, connect)  →  settings, then the place, then the open store, each its findings
 
-The handle lies above this page, so it is given `connect` instead of importing it.
+`connect` is an argument, because the handle is in a higher layer and cannot be imported here.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _NOT_CHECKED: dict[str, dict[str, str]] = {
         "receipts": "standfast verify",
     },
 }
-"""What doctor leaves to another command, on each engine."""
+"""What `doctor` does not check on each engine, with the command that does."""
 _KEEP = "stop every process that writes, keep all the files, and restore a copy: standfast restore --to DIR"
 
 
@@ -55,18 +54,18 @@ _VECTORS = statement(
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at, and what would help where it is not well."""
+    """The result of one check, with a remedy if it is not ok."""
 
     id: str
     state: State
     text: str
     remedy: str = ""
     fixed: bool = False
-    """It was not well, and has just been repaired."""
+    """`fix` has repaired it."""
 
 
 class OpenStore(Protocol):
-    """What the doctor needs of an open store."""
+    """The calls that the doctor needs from an open store."""
 
     @property
     def engine(self) -> Engine: ...
@@ -75,14 +74,14 @@ class OpenStore(Protocol):
 
 
 class Ways(NamedTuple):
-    """How to examine."""
+    """The options of one examination."""
 
     fix: bool
     """Repair what can be repaired without losing anything."""
     quick: bool
     """Do not compare indexes with their rows."""
     progress: Callable[[str, int, int], object]
-    """Called five times a second while the file is read: name of the check, bytes done, bytes in all."""
+    """Called five times a second while the file is read, with the name of the check, bytes so far, and all bytes."""
 
 
 def examine(
@@ -93,7 +92,7 @@ def examine(
     quick: bool = False,
     progress: Callable[[str, int, int], object] = lambda doing, done, total: None,
 ) -> Iterator[Finding]:
-    """Everything worth knowing, as it is found. With `fix`, safe repairs are made."""
+    """Yield the findings one by one. With `fix`, make safe repairs."""
     try:
         settings = load()
     except InvalidInput as error:
@@ -128,7 +127,7 @@ def _stores(count: int) -> str:
 
 
 def _memory(settings: Settings) -> Finding:
-    """Whether this host can remember the store: without it, a store that vanished is not noticed."""
+    """Whether this host can remember the store. If it cannot, a missing store is not detected."""
     from standfast.db import store_memory
 
     if store_memory.place_of(settings.target) is None:
@@ -193,7 +192,7 @@ def _opened(settings: Settings, connect: Callable[[Settings], OpenStore], ways: 
 
 
 def _cannot_open(error: StandfastError, settings: Settings) -> Finding:
-    """Which of the ways not to open this is."""
+    """The finding for a store that could not be opened."""
     text, hint = settings.target.hide(error.message), settings.target.hide(error.hint)
     match error:
         case Busy():
@@ -239,7 +238,7 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
 
 
 def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[str, str]) -> Iterator[Finding]:
-    """The findings of `look`; where a table it reads is missing, `what` was not checked."""
+    """The findings of `look`. If a table is missing, note that `what` was not checked."""
     try:
         yield from list(look())
     except Corrupt as error:
@@ -249,7 +248,7 @@ def _readable(what: str, look: Callable[[], Iterable[Finding]], unchecked: dict[
 
 
 def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
-    """The agents of this account and their hooks, and what waits for the store to take it."""
+    """Findings about the agents of this account, their hooks, and records that wait in a spool."""
     from standfast.admin.agents import doctor
     from standfast.admin.agents.catalogue import AGENTS
     from standfast.interchange.hooks import spool
@@ -262,11 +261,11 @@ def _agents(settings: Settings, store: OpenStore | None) -> Iterator[Finding]:
     yield from doctor.examine(known, settings.project_dir)
     own, *others = spool.places(settings.data_dir, settings.project_dir)
     waits = spool.waiting(others)
-    if size_bytes(own) > spool.DRAINED_MAX_BYTES:  # less is usual: hooks that only report write there
+    if size_bytes(own) > spool.DRAINED_MAX_BYTES:  # a smaller spool is normal: hooks write there
         waits = [own, *waits]
     if waits:
         text = f"records of hooks that could not be stored wait in {', '.join(waits)}"
-        yield Finding("spool", "warn", text, "any command brings it home: standfast status")
+        yield Finding("spool", "warn", text, "any command stores it: standfast status")
 
 
 def _schema(store: OpenStore) -> Iterator[Finding]:
@@ -319,7 +318,7 @@ def _history(store: OpenStore) -> Finding:
 
 
 def _clock(store: OpenStore) -> Finding:
-    """Times in the journal come from this clock, or from the server's: neither may be far off."""
+    """Whether the clock of this host, or of the server, agrees with the journal."""
     newest = "SELECT time_us FROM event ORDER BY seq DESC LIMIT 1"
 
     def body(tx: Tx) -> tuple[int, int]:
@@ -348,7 +347,7 @@ def _imports(store: OpenStore) -> Iterator[Finding]:
 
 
 def _vectors(store: OpenStore) -> Iterator[Finding]:
-    """What compares the vectors of knowledge and items, if there are any."""
+    """Which library compares vectors, if the store has any."""
     from standfast.record.knowledge import VECTORS_MAX
 
     count, ready = store.read(lambda tx: (tx.one(_VECTORS)["n"], tx.compares_vectors()))
@@ -388,7 +387,7 @@ def _gap(store: OpenStore) -> Finding:
 
 
 def _loops(store: OpenStore, settings: Settings) -> Iterator[Finding]:
-    """Every slot that was due has its row; what has none is worked out from the schedules."""
+    """Whether every due slot of every loop has its row. The schedules say which slots were due."""
     from standfast.config.actor import account
     from standfast.record.loops import fire, schedule
     from standfast.record.loops.models import ON_TIME_US
@@ -468,7 +467,7 @@ def _integrity(path: str, file_bytes: int, ways: Ways) -> Finding:
 
 
 def _held_back(store: OpenStore) -> Finding:
-    """A transaction that stays open, in any database of the server, holds back every reader of the journal."""
+    """Whether an old open transaction of any database on the server delays the readers of the journal."""
     said = store.engine.held_back()
     if said:
         text, _, remedy = said.partition("; ")

@@ -35,7 +35,7 @@ def examine(settings: Settings, fix: bool) -> Iterator[Finding]:
 
 
 def _permissions(settings: Settings, directory: str, fix: bool) -> Finding:
-    """Private to its owner, and its owner is us."""
+    """Whether the files are ours and no other user may read them."""
     loose: dict[str, int] = {}
     for name, mode in _private(settings, directory).items():
         info = os.stat(name)
@@ -58,7 +58,7 @@ def _permissions(settings: Settings, directory: str, fix: bool) -> Finding:
 
 
 def _private(settings: Settings, directory: str) -> dict[str, int]:
-    """Files that only their owner may read. A directory the user chose for a file of ours is theirs to open."""
+    """Files that only their owner may read. A directory that the user chose for the file may have any mode."""
     path = settings.target.location
     files = [path + end for end in ("", "-wal", "-shm", ".lock", ".bell")]
     files += [os.path.join(settings.data_dir, name) for name in ("config.toml", "trusted.toml")]
@@ -82,7 +82,7 @@ def _disk(directory: str) -> Finding:
 
 
 def lock(path: str) -> Finding:
-    """The lock is free, in use, or held by one process that never releases it."""
+    """Whether the lock is free, in use, or held by one process for LOCK_WAIT_S."""
     from standfast.db.sqlite import lock as file_lock
 
     if not os.path.exists(path):

@@ -4,7 +4,7 @@
 abandoned, grants that were not used expire, and the journal continues after the highest sequence number that was seen.
 etcd does the last with `snapshot restore --bump-revision`.
 
-Closing is for people. `nothing_was_sent` also settles each effect that is in doubt only because of the gap.
+Only a person may close the gap. `nothing_was_sent` also settles each effect that is in doubt only because of the gap.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ DOUBTS_MAX = 1000
 
 
 class Epochs(NamedTuple):
-    """The epoch that the store leaves, and the next one: the same if a restored copy has its new one already."""
+    """The present and the next epoch of a store. They are equal if a restored copy already has its new epoch."""
 
     old: int
     new: int
 
 
 def open_gap(tx: Tx, gap: Gap, epochs: Epochs, salt: bytes) -> bool:
-    """Put the store into its next epoch with this gap; False if another process did it first."""
+    """Begin the next epoch of the store with this gap. Returns False if another process did it first."""
     left = tx.maybe(SQL.next_epoch, old=str(epochs.old), new=str(epochs.new))
     copy = tx.maybe(SQL.forget_copy)
     if left is None or (epochs.old == epochs.new and copy is None):
@@ -49,7 +49,7 @@ def open_gap(tx: Tx, gap: Gap, epochs: Epochs, salt: bytes) -> bool:
     if copy is not None:
         tx.run(SQL.forget_move)
     before = gaps.read(tx)
-    if before is not None:  # put back again before it was closed: one gap from the first moment to the last
+    if before is not None:  # restored again before the gap was closed: both gaps become one
         seen, from_us = max(gap.seen, before.seen), min(gap.from_us, before.from_us)
         gap = gap._replace(seen=seen, from_us=from_us, carried=gap.carried and before.carried)
     tx.run(SQL.set_meta, key=gaps.KEY, value=gap.dumps())
@@ -71,12 +71,12 @@ def open_gap(tx: Tx, gap: Gap, epochs: Epochs, salt: bytes) -> bool:
 
 
 def salt() -> bytes:
-    """For `open_gap`, which may run twice and so makes nothing random."""
+    """A random salt for `open_gap`, whose body may run twice and must write the same row."""
     return os.urandom(journal.SALT_BYTES)
 
 
 def of_store(tx: Tx, copy: str, seen: int) -> Gap:
-    """The gap from the last row that the store has until now."""
+    """The gap from the last row of the store until now."""
     last = tx.maybe(SQL.last) or {"seq": 0, "time_us": 0}
     return Gap(copy, last["seq"], max(last["seq"], seen), last["time_us"], tx.now_us())
 
@@ -93,9 +93,10 @@ _LEASES = (
 
 
 def gone_back(store: Store) -> bool:
-    """The store lacks a row that this host saw: another tool put it back in time. Opens the gap, once.
+    """Open the gap if the store lacks a row that this host saw: another tool put it back in time.
 
-    False if the host's memory is of an older epoch: a restore of ours has the gap. The handle must be opened again.
+    Returns False if standfast itself restored it: then this host remembers an older epoch. The caller opens the handle
+    again.
     """
     known = store.memory.known() if store.memory is not None else None
     if known is None or known.epoch < store.pin[1]:
@@ -108,7 +109,7 @@ def gone_back(store: Store) -> bool:
 
 
 def took_place(store: Store, before: str) -> bool:
-    """This host used another store here, `before`. This one has no record of what that one sent: opens the gap."""
+    """Open the gap of a store that took the place of `before`. It has no record of the effects that `before` sent."""
     last = store.read(lambda tx: tx.maybe(SQL.last)) or {"seq": 0}
     why = f"took the place of {before}, which this host used here"
     _begin(store, Epochs(store.pin[1], store.pin[1] + 1), last["seq"], why)
@@ -116,7 +117,7 @@ def took_place(store: Store, before: str) -> bool:
 
 
 def _begin(store: Store, epochs: Epochs, seq: int, why: str) -> None:
-    """Open the gap unless another process does it first; then the handle is one of an older epoch."""
+    """Open the gap unless another process does it first. This handle must be opened again in both cases."""
     fresh, engine = salt(), store.engine
     crash.point("restore.before_gap")
     try:
@@ -144,7 +145,7 @@ class Open(NamedTuple):
 
 
 def look(store: Store) -> Open:
-    """Raises Conflict if no gap is open."""
+    """The open gap and its effects. Raises Conflict if no gap is open."""
 
     def asked(tx: Tx) -> Open:
         gap = _current(tx)

@@ -19,7 +19,7 @@ SELECT seq, time_us FROM event ORDER BY seq DESC LIMIT 1
 -- name: close_gap
 DELETE FROM meta WHERE key = 'gap'
 
--- Leases of before end: their holders are of another epoch.
+-- End all leases: their holders are of another epoch.
 -- name: end_effects
 UPDATE effect SET lease_until_us = 0, lease_mono_us = 0 WHERE holder IS NOT NULL
 
@@ -32,7 +32,7 @@ UPDATE lease SET lease_until_us = 0, lease_mono_us = 0 WHERE holder IS NOT NULL
 -- name: end_mail
 UPDATE mail SET lease_until_us = 0, lease_mono_us = 0 WHERE holder IS NOT NULL
 
--- A run that waited or ran may have ended in the gap: it is not run again.
+-- A run that was waiting or running may have ended in the gap, so it does not run again.
 -- name: end_runs
 UPDATE run
 SET state = 'abandoned', reason = :reason, ended_us = :now_us, {lease_none}
@@ -56,12 +56,12 @@ UPDATE loop SET state = 'paused', reason = :reason, updated_us = :now_us WHERE s
 -- name: expire_grants
 UPDATE approval SET state = 'expired' WHERE state = 'granted'
 
--- The number is given, not counted: it is higher than any that a process can have seen.
+-- The number is a parameter: it is higher than any that a process can have seen.
 -- name: restored
 INSERT INTO event (seq, time_us, occurred_us, scope, actor, holder, source, type, subject, summary, data, salt)
 VALUES (:seq, :now_us, :now_us, '', :actor, :holder, 'seen', 'store.restored', :copy, :summary, :data, :salt)
 
--- PostgreSQL counts by a sequence, which a given number does not move.
+-- An explicit number does not advance the sequence of PostgreSQL.
 -- name: continue_after [postgres]
 SELECT setval(pg_get_serial_sequence('event', 'seq'), :seq)
 

@@ -1,7 +1,7 @@
 """`standfast install git-hooks`: the `pre-push` of one repository, which stops an agent's push that a gate holds.
 
-Git runs it for every push, also one inside a script or a Makefile; `git push --no-verify` skips it. It is written only
-where there is no `pre-push` yet. Another hook is never changed: the refusal names the line to add to it.
+Git runs it for every push, also inside a script or a Makefile; `git push --no-verify` skips it. standfast never changes
+another `pre-push`: the error has the line to add to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Hook(NamedTuple):
 
     path: str
     state: str
-    """missing, current, stale (of another installation), or other: not ours."""
+    """missing, current, stale (of another installation), or other (not ours)."""
 
 
 def find(program: str, cwd: str) -> Hook:
@@ -45,7 +45,7 @@ def find(program: str, cwd: str) -> Hook:
 
 
 def text(program: str) -> str:
-    """The hook. If standfast was uninstalled, the push is refused, because the gates cannot be read."""
+    """The text of the hook. If standfast was uninstalled, the hook refuses the push: it cannot read the gates."""
     word = shlex.quote(program)
     gone = shlex.quote(f"standfast: {program} is missing, so the push is refused. To remove this hook: rm")
     return (
@@ -78,7 +78,7 @@ def remove(hook: Hook) -> None:
 
 
 def _directory(cwd: str) -> str:
-    """Where git looks for hooks: `core.hooksPath`, else in the common git directory."""
+    """The directory in which git looks for hooks: `core.hooksPath`, else in the common git directory."""
     try:
         ran = subprocess.run(
             ["git", "rev-parse", "--path-format=absolute", "--git-path", "hooks"],

@@ -5,9 +5,11 @@
                                         before it the source is the authority, after it the target
 
 The mark stops every writer of the source. The target becomes visible in one step: the commit of one transaction on
-PostgreSQL, a rename on SQLite. It has the tokens of this move and of all before it. A process that opens a source with
-the mark of a dead process asks the target for that token: there, it seals the source; not there, it removes the mark.
-The same command again does so too.
+PostgreSQL, a rename on SQLite. It has the tokens of this move and of all before it.
+
+The mover holds a lock in the source, which ends with its process. A process that opens a marked source and gets the
+lock asks the target for the token of the mark. If the target has it, the process seals the source. If not, it removes
+the mark.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Plan(Model):
     artifacts: int
     seq: int
     aside: str
-    """The new name of the store that moved away from the target before; empty if none is there."""
+    """The new name of a sealed store at the target, which moved away before; empty if there is none."""
 
     @property
     def hash(self) -> str:
@@ -100,7 +102,10 @@ def _aside(store_id: str, target: Target, stamp: str) -> str:
 
 @for_people("moves the store")
 def move(settings: Settings, target: Target, what: Plan, progress: Progress) -> None:
-    """Do what the plan says. A person has been asked. Raises Conflict while a live process sends or runs something."""
+    """Carry out the plan. The caller has asked a person.
+
+    Raises Conflict while a live process sends an effect or performs a run.
+    """
     mark = Moved("moving", target.shown, secrets.token_hex(16), this_process(SYSTEM))
     with _mover(settings.target) as check:
         _record(mark.token, target)
@@ -152,7 +157,7 @@ def _change(settings: Settings, body: Callable[[Tx], None]) -> None:
 
 
 def ended(engine: Engine) -> None:
-    """Handles of this process on the engine open it again, and see the mark."""
+    """Close the engine. Handles of this process then open it again and read the mark."""
     engine.dead = engine.dead or StorageError("the mark of this store has changed", code="store_moving")
     engine.release()
 
@@ -174,7 +179,7 @@ def _sealed(tx: Tx, mark: Moved) -> None:
 
 
 def _settle(settings: Settings, target: Target, mark: Moved) -> bool:
-    """Ask the target: it has the token, so the source is sealed; or it has not, and the mark is removed."""
+    """Seal the source if the target has the token, else remove the mark. Returns whether the source was sealed."""
     there = look(settings.target)
     done = there is not None and complete(target, there.store_id, mark.token)
     _change(settings, lambda tx: _sealed(tx, mark) if done else tx.run(SQL.remove_mark, mark=mark.dumps()))
@@ -183,7 +188,7 @@ def _settle(settings: Settings, target: Target, mark: Moved) -> bool:
 
 
 def complete(target: Target, store_id: str, token: str) -> bool:
-    """Whether the store is at the target: it has the token, or is in use there and so was not moved away since.
+    """Whether the move was completed: the target has the token, or is this store and not moved away.
 
     When it returns False, no process can complete the move any more.
     """
@@ -201,8 +206,11 @@ def complete(target: Target, store_id: str, token: str) -> bool:
 
 
 def resolve(settings: Settings, text: str, known: Target | None = None) -> None:
-    """A store with a mark was opened: finish or undo the move of a dead process. Raises if the store moved, moves
-    now, or its target cannot be asked. `known` is a place that may be its target."""
+    """Finish or undo the move of a dead process, after its mark was found.
+
+    Raises StorageError if the store moved, if a live process moves it, or if the target cannot be asked. `known` is a
+    place that may be the target.
+    """
     mark = moved.loads(text)
     if mark.state == "moved":
         raise moved.moved_away(text)
@@ -319,7 +327,7 @@ def _blocks(source: Any, old: Target, digest: str) -> Iterator[bytes]:
 
 
 def carried(store: Any, table: Table) -> Iterator[Any]:
-    """The rows of a table that a move takes along: all but what `meta` says of one engine or of the moves."""
+    """The rows of a table that a move copies: all but the rows of `meta` about one engine or about moves."""
     rows: Iterator[Any] = store.rows(table)
     if table.name == "meta":
         return (row for row in rows if row[0] not in (*OWN_META, moved.KEY, moved.TOKEN))
@@ -327,7 +335,7 @@ def carried(store: Any, table: Table) -> Iterator[Any]:
 
 
 def _counted(doing: str, total: int, progress: Progress) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Report the progress over the rows of all tables, each `REPORT_ROWS`."""
+    """Report the progress every REPORT_ROWS rows, over all tables."""
     done = 0
 
     def counted(rows: Iterator[Any]) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 -- The mark that a store moves: see db/moved.py.
 
--- Every write reads `meta` first: this waits for those that have begun, and keeps others from beginning.
+-- Every write reads `meta` first. So this waits for the writes that have begun, and new ones wait for this.
 -- name: alone [postgres]
 LOCK TABLE meta IN ACCESS EXCLUSIVE MODE
 

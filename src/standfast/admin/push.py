@@ -1,7 +1,7 @@
 """`standfast store push TO`: copy the journal upward, to PostgreSQL, S3 or a directory.
 
-The events are durable here before they are sent, and nothing here waits for the other side. The cursor is what the
-target has, so an interrupted push continues where it ended, from any process. A row is there once, by store id and
+The events are durable here before they are sent, and nothing here waits for the other side. The target
+knows the last number it has, so any process can continue an interrupted push. A row is there once, by store id and
 sequence number. Payloads go only with `payloads`, without known secrets. Nothing flows back, and nothing is deleted.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 SETTLED_US = MINUTE_US
-"""On PostgreSQL a row waits this long, because a lower number may still be committed."""
+"""On PostgreSQL a row is not pushed before this time, because a lower number may still be committed."""
 
 
 class Pushed(Model):

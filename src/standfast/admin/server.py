@@ -1,4 +1,4 @@
-"""What the doctor says about a PostgreSQL server: who owns the store, what its roles may do, who holds a lock."""
+"""Findings of `doctor` about a PostgreSQL server: the owner of the store, the grants of its roles, and locks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`store reset`: move the store aside and forget it, so that the next open starts with an empty one.
 
-Nothing is deleted. A plan says what will be moved; its hash is what a person confirms without a terminal.
+Nothing is deleted. A plan lists what will be moved. Without a terminal a person confirms its hash.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Plan(NamedTuple):
 
     place: str
     store_ids: list[str]
-    """The stores that are remembered here, and the one that is here if that is known."""
+    """The stores that this host remembers at this place, and the id of the present store if it can be read."""
     moves: list[str]
-    """Files and directories; on PostgreSQL the schema."""
+    """Files and directories, or the schema on PostgreSQL."""
     identity: list[int]
     """Device and inode of the database file: the plan is for this file and no other."""
     to: str
-    """Where they go; the time in it is not part of the hash."""
+    """The new directory or schema. Its name has the time, so it is not part of the hash."""
 
     @property
     def hash(self) -> str:
@@ -83,7 +83,7 @@ def _beside(path: str, settings: Settings) -> list[str]:
 
 @for_people("resets the store")
 def reset(settings: Settings, what: Plan) -> None:
-    """Take a copy of the store if it can be read, then do what the plan says. The caller has asked a person."""
+    """Take a copy of the store if it can be read, then carry out the plan. The caller has asked a person."""
     from standfast.admin.copies.automatic import before_command
 
     if what.moves and what.store_ids:

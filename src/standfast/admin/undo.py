@@ -5,7 +5,7 @@ An undo is a change like any other. It compares the row with what the change wro
 undone. Values of `state` are read from the journal. A change that consists of several (`apply`, clearing a
 conversation) is undone with all its parts, or not at all.
 
-It undoes what the store says, never what was sent: see `effect compensate`.
+It changes rows of the store. It cannot take back an effect that was sent: see `effect compensate`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from standfast.record.state.models import Place
 SQL = load(__name__)
 
 NOT_COMPARED = frozenset(("actor", "next_slot_us"))
-"""Columns that are put back, but that the daemon or a later note may have changed."""
+"""Columns that an undo restores without comparing them: the daemon may have changed them."""
 STATE = ("state.set", "state.deleted")
 COMPOUND = ("application.committed", "application.undone", "session.cleared", "session.undone")
 """Changes whose parts are journal rows of their own, in the same transaction and before them."""
 CHANGES_MAX = 1000
-"""Changes that one call undoes at most."""
+"""The maximum of changes that one call undoes."""
 
 
 class Change(Model):
@@ -55,7 +55,7 @@ class Change(Model):
     subject: str
     summary: str | None
     rows: int
-    """Before-images that are kept of it. 0: a value of state, which the journal has."""
+    """The number of its before-images. 0 for a value of `state`, which the journal has."""
     undone: bool
 
     @staticmethod
@@ -134,7 +134,7 @@ def _found(tx: Tx, which: str) -> Change:
 
 
 def _seq(tx: Tx, which: str) -> int:
-    """The journal row that is meant; 0 for none."""
+    """The sequence number of the named change; 0 if there is none."""
     text = which.strip()
     if text.isdigit() and len(text) < 18:
         return int(text)
@@ -170,7 +170,7 @@ class _Image(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """A row that was put back: as it was a moment ago, and as it is now."""
+    """A row before and after the undo."""
 
     table: str
     old: Row | None
@@ -222,14 +222,14 @@ def _parts(tx: Tx, event: Row) -> Sequence[Row]:
 
 
 def _images(tx: Tx, seq: int) -> Iterator[_Image]:
-    """The newest first: what was written last is put back first."""
+    """The before-images of a change, the newest first."""
     for row in tx.all(SQL.images, seq=seq):
         old, new = (removed.loads(row[name]) if row[name] else None for name in ("old_values", "new_values"))
         yield _Image(row["table_name"], removed.loads(row["row_key"]), old, new)
 
 
 def _undo_rows(tx: Tx, event: Row, images: Sequence[_Image], parts: int) -> Receipt:
-    if any(image.table == "gate" for image in images):  # also as a part of an application
+    if any(image.table == "gate" for image in images):  # a part of an application may be a gate too
         people.refuse("undoes a change of a gate")
     moved: dict[str, dict[int, int]] = {}
     written = [_put_back(tx, event, image, moved) for image in images]
@@ -288,7 +288,7 @@ def _is_as_written(now: Row | None, new: Row | None) -> bool:
 
 
 def _numbered(tx: Tx, table: str, row: Row, moved: dict[str, dict[int, int]]) -> Row:
-    """The row with a number that no other row has by now; rows that refer to it follow by `moved`."""
+    """The row with a free number. `moved` has the new number for rows that refer to the old one."""
     if "seq" not in row or tx.maybe(row_statements.get(table, ("seq",)), seq=row["seq"]) is None:
         return row
     seq = tx.one(row_statements.next_seq(table))["seq"]
@@ -297,7 +297,7 @@ def _numbered(tx: Tx, table: str, row: Row, moved: dict[str, dict[int, int]]) ->
 
 
 def _adjusted(tx: Tx, table: str, row: Row) -> Row:
-    """Adjust values to the present: a loop's next slot must be in the future."""
+    """The row of a loop with its next slot in the future; other rows are unchanged."""
     if table != "loop" or row["state"] not in ("active", "paused"):
         return row
     loops.refuse_gated(tx, row)
@@ -306,7 +306,7 @@ def _adjusted(tx: Tx, table: str, row: Row) -> Row:
 
 
 def _refuse_taken(tx: Tx, table: str, row: Row) -> None:
-    """Another row may have the name by now, of which there is one at a time."""
+    """Raises Conflict if another row has the name now, which must be unique."""
     taken = {"decision": SQL.decision_taken, "gate": SQL.gate_taken, "loop": SQL.loop_taken, "task": SQL.task_taken}
     other = tx.maybe(taken[table], row=row["id"]) if table in taken and _is_current(table, row) else None
     if other is not None:

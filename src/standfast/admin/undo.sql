@@ -1,4 +1,4 @@
--- What can be undone: changes with before-images, and values of state, which the journal has.
+-- The changes that can be undone: those with before-images, and values of `state`, which the journal has.
 
 -- name: page
 SELECT seq, time_us, actor AS agent, type, subject, summary,
@@ -18,7 +18,7 @@ SELECT seq, time_us, actor AS agent, type, subject, summary,
 FROM event
 WHERE seq = :seq
 
--- The newest change of the object that is named: by its subject, the key of a value, or the end of an id.
+-- The newest change of an object: by its subject, the key of a value, or the end of an id.
 -- name: about
 SELECT max(seq) AS seq
 FROM event

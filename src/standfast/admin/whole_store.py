@@ -1,6 +1,6 @@
-"""`standfast.restore()` and `standfast.move()`: functions for a whole store, and so without a handle of it.
+"""`standfast.restore()` and `standfast.move()`, which take no handle, because they replace a whole store.
 
-Both show a plan first. The same call with `confirm=plan.hash` does it.
+Both return a plan. The same call with `confirm=plan.hash` carries it out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which agents there are, where they keep their settings, and what those settings hold when we are installed."""
+"""The supported agents, the paths of their settings files, and the hooks that standfast installs there."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ SKILL = "standfast/SKILL.md"
 
 
 class Agent(NamedTuple):
-    """One agent: its name, its settings, its words."""
+    """One agent: its name, the paths of its settings, and the events of its hooks."""
 
     name: str
     program: str
-    """What its own command is called."""
+    """The name of its command."""
     home: str
     """Its directory under the home directory."""
     home_variable: str
-    """The variable that moves this directory."""
+    """The environment variable that names another directory."""
     user_file: str
     project_file: str
-    """Below the project; not shared with others unless asked."""
+    """Below the project. It is not in the repository unless `--shared` is given."""
     shared_file: str
     events: tuple[str, ...] = ()
-    """Events whose hooks we are; empty where we are a plugin instead."""
+    """Events for which standfast is a hook; empty for opencode, where standfast is a plugin."""
     tool_events: tuple[str, ...] = ()
-    """Those of them that take a pattern of tools."""
+    """Events whose entry has a pattern of tools."""
     timeout: int = TIMEOUT_S
     restart: str = ""
-    """Steps that a person has to do by hand."""
+    """What a person has to do after the installation."""
     user_servers: tuple[str, ...] = ()
-    """Where its MCP servers stand, below its directory: the first that is there, else the last."""
+    """Files with its MCP servers, below its directory: the first one that exists, else the last."""
     shared_servers: tuple[str, ...] = ()
     skills: str = ".agents/skills"
 
     def directory(self, environ: Mapping[str, str]) -> str:
         moved = environ.get(self.home_variable, "").strip()
         if moved and self.home_variable.endswith("_CLI_HOME"):
-            return os.path.join(moved, self.home)  # it replaces the home directory, not the one in it
+            return os.path.join(
+                moved, self.home
+            )  # the variable replaces the home directory, not the agent's directory in it
         return moved or os.path.join(environ.get("HOME") or os.path.expanduser("~"), self.home)
 
     def path(self, scope: Scope, environ: Mapping[str, str], project: str, *, shared: bool = False) -> str:
-        """The file our entries belong in."""
+        """The settings file for our hooks."""
         if scope == "user":
             return os.path.join(self.directory(environ), self.user_file)
         return os.path.join(project, self.shared_file if shared else self.project_file)
@@ -54,16 +56,16 @@ class Agent(NamedTuple):
     def server_path(
         self, scope: Scope, environ: Mapping[str, str], project: str, *, shared: bool = False
     ) -> str | None:
-        """The file our MCP server belongs in; None where there is none that is yours alone."""
+        """The settings file for our MCP server; None if the agent has only a shared file in a project."""
         if scope == "project":
             return os.path.join(project, _existing(project, *self.shared_servers)) if shared else None
         directory = self.directory(environ)
         if self.name == "claude-code" and not environ.get(self.home_variable, "").strip():
-            directory = os.path.dirname(directory)  # the one file it keeps beside its directory
+            directory = os.path.dirname(directory)  # Claude Code keeps this file beside its directory
         return os.path.join(directory, _existing(directory, *self.user_servers))
 
     def skill_path(self, scope: Scope, environ: Mapping[str, str], project: str, *, shared: bool = False) -> str | None:
-        """The file our skill belongs in. Three of the agents share a directory."""
+        """The file for our skill. Codex, Gemini CLI and opencode share one directory."""
         if scope == "project":
             return os.path.join(project, self.skills, SKILL) if shared else None
         if self.name == "claude-code":
@@ -164,13 +166,12 @@ ALIASES = {"claude": "claude-code", "claudecode": "claude-code", "gemini": "gemi
 
 
 def hook_command(program: str, agent: str) -> str:
-    """One line for a shell: every version of every agent runs it so. (An older one that does not know
-    separate arguments would run the bare program instead.)"""
+    """The command as one line for a shell. Older agents ignore separate arguments and would run the bare program."""
     return f"{shlex.quote(program)} hook {agent}"
 
 
 def is_ours(command: object, agent: str) -> bool:
-    """Whether a command line is our hook, wherever standfast is installed."""
+    """Whether a command line is our hook, with any path of standfast."""
     if not isinstance(command, str):
         return False
     try:

@@ -1,4 +1,6 @@
-"""What `doctor` says about each agent: installed, current, trusted, last heard of, and what it will delete."""
+"""What `doctor` reports about each agent: is standfast installed, current and trusted, when did a hook last run, and
+when will the agent delete its transcripts.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from standfast.db.contract import Tx
 from standfast.interchange.hooks import record
 
 RETENTION_DAYS = {"claude-code": 30, "gemini-cli": 30}
-"""Data that the agent deletes silently unless its settings say otherwise."""
+"""The agent deletes its transcripts after this time by default."""
 
 
 class Facts(NamedTuple):
-    """What the store knows of an agent."""
+    """The facts about an agent in the store."""
 
     last_us: int | None
     imported: int
@@ -29,7 +31,7 @@ class Facts(NamedTuple):
 
 
 def facts(tx: Tx, agent: str) -> Facts:
-    """Read inside one transaction of doctor's."""
+    """Read the facts about an agent."""
     last_us, imported = record.last_heard(tx, agent)
     return Facts(last_us, imported, tx.now_us())
 
@@ -37,7 +39,7 @@ def facts(tx: Tx, agent: str) -> Facts:
 def examine(
     known: Mapping[str, Facts], project: str | None, environ: Mapping[str, str] | None = None
 ) -> Iterator[Finding]:
-    """Every agent whose directory is there; of the others there is nothing to say."""
+    """Findings about every agent that has a directory on this account."""
     env = os.environ if environ is None else environ
     for agent in AGENTS:
         if not os.path.isdir(agent.directory(env)):
@@ -49,7 +51,7 @@ def examine(
 
 
 def standing(agent: Agent, project: str | None, env: Mapping[str, str]) -> Standing:
-    """How we stand in the user's settings, or in the project's where we are only there."""
+    """The state of our hooks in the user's settings, or in the project's if they are only there."""
     paths = [agent.path("user", env, project or "")]
     if project is not None:
         paths += [agent.path("project", env, project), agent.path("project", env, project, shared=True)]
@@ -84,7 +86,7 @@ def _installed(agent: Agent, facts: Facts | None, project: str | None, env: Mapp
 
 
 def _stores(agent: Agent, project: str | None, env: Mapping[str, str]) -> Iterator[Finding]:
-    """Hooks run with the agent's environment, its MCP server with what the agent passes on: two stores may result."""
+    """Warn if the hooks and the MCP server of an agent use two stores. Codex passes few variables to its server."""
     from standfast.config import load
     from standfast.errors import InvalidInput
 
@@ -122,7 +124,7 @@ def _server_environment(agent: Agent, path: str, env: Mapping[str, str]) -> dict
 
 
 def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Finding:
-    """When the agent's own transcripts vanish, and whether they are kept here by then."""
+    """Does the agent delete its transcripts before they are imported?"""
     id = f"transcripts-{agent.name}"
     days = retention_days(agent, env)
     text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days"
@@ -152,7 +154,7 @@ def retention_days(agent: Agent, env: Mapping[str, str]) -> int | None:
 
 
 def switched_off(agent: Agent, env: Mapping[str, str]) -> str:
-    """The setting that switches an agent's hooks off as a whole, if one does."""
+    """The setting that disables all hooks of an agent; empty if none does."""
     directory = agent.directory(env)
     if agent.name == "claude-code":
         return "disableAllHooks" if _settings(os.path.join(directory, "settings.json")).get("disableAllHooks") else ""
@@ -166,10 +168,10 @@ def switched_off(agent: Agent, env: Mapping[str, str]) -> str:
 
 
 def codex_skips(path: str, env: Mapping[str, str]) -> dict[str, str]:
-    """The events whose hook of ours Codex passes over without a word, and why; as Codex 0.166 decides it.
+    """The events whose hook Codex skips silently, with the reason. Codex 0.166 decides in the same way.
 
-    It knows a hook by its file, event and place, and trusts the hash of what it would run. Only a person gives that
-    trust, in codex: it is read here and never written.
+    Codex identifies a hook by file, event and position, and stores the hash that a person trusted. Only Codex may write
+    that hash; standfast reads it.
     """
     hooks = _codex_config(env).get("hooks", {})
     state = hooks.get("state", {}) if isinstance(hooks, dict) else {}
@@ -188,7 +190,7 @@ def codex_skips(path: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def codex_hash(event: str, handler: dict[str, Any], matcher: str | None) -> str:
-    """What Codex 0.166 calls the hash of a hook."""
+    """The hash of a hook as Codex 0.166 computes it."""
     import hashlib
 
     command = {"type": "command", "command": handler["command"], "timeout": handler.get("timeout", 600), "async": False}
@@ -198,7 +200,7 @@ def codex_hash(event: str, handler: dict[str, Any], matcher: str | None) -> str:
 
 
 def _placed(path: str) -> Iterator[tuple[str, str, dict[str, Any], str | None]]:
-    """Each hook of ours in a file: its event, its place there, itself, and the tools it is for."""
+    """Each of our hooks in a file: its event, its position, the handler, and its pattern of tools."""
     agent = BY_NAME["codex"]
     for event, groups in _settings(path).get("hooks", {}).items():
         for n, group in enumerate(groups if isinstance(groups, list) else []):

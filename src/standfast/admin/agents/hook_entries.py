@@ -1,7 +1,7 @@
-"""Our entries in an agent's settings: put in, taken out, judged. Pure functions of a text.
+"""Our hooks in the text of an agent's settings. Pure functions.
 
-installed(agent, text, program)   the text with our entries, every other byte as it was
-removed(agent, text)              the text without them, and without what only they needed
+installed(agent, text, program)   the text with our hooks; every other byte is unchanged
+removed(agent, text)              the text without our hooks, and without objects that would be empty then
 state(agent, text, program)       missing, current or stale
 """
 
@@ -20,7 +20,7 @@ MARK = "// standfast: this file is written and removed by `standfast install`; c
 
 
 def installed(agent: Agent, text: str | None, program: str) -> str:
-    """The text with our entries, once each. Raises jsonc.Broken if the text is not a settings file."""
+    """The text with one entry per event. Raises jsonc.Broken if the text is not a settings file."""
     if not agent.events:
         if text is not None and not text.startswith(MARK):
             raise jsonc.Broken("a file of this name is there, and it is not standfast's")
@@ -35,9 +35,9 @@ def installed(agent: Agent, text: str | None, program: str) -> str:
 
 
 def removed(agent: Agent, text: str, before: str | None = None) -> str | None:
-    """The text without our entries; None if nothing of it was anybody else's.
+    """The text without our entries; None if the text had only ours.
 
-    Keep all entries that existed before the installation, including empty ones.
+    An object that `before` already had is kept, even if it is empty.
     """
     if not agent.events:
         return None if text.startswith(MARK) else text
@@ -52,7 +52,7 @@ def removed(agent: Agent, text: str, before: str | None = None) -> str | None:
 
 
 def state(agent: Agent, text: str | None, program: str) -> State:
-    """Whether we are there, and as we would write it today."""
+    """Whether our entries are in the text, and are those that this version writes."""
     if not agent.events:
         if text is None or not text.startswith(MARK):
             return "missing"
@@ -63,7 +63,7 @@ def state(agent: Agent, text: str | None, program: str) -> State:
 
 
 def programs(agent: Agent, text: str) -> list[str]:
-    """Our commands in a text, as written there."""
+    """The commands of our hooks in a text."""
     if not agent.events:
         return []
     return sorted({handler["command"] for handler in _ours(agent, _checked(text))})
@@ -85,9 +85,9 @@ def _wanted(agent: Agent, program: str) -> dict[str, dict[str, Any]]:
     groups: dict[str, dict[str, Any]] = {}
     for event in agent.events:
         matcher = {"matcher": "*"} if event in agent.tool_events else {}
-        # Codex gives the end of a session three seconds, and complains about more.
+        # Codex limits a hook of SessionEnd to 3 s, and warns about a higher timeout.
         short = {"timeout": min(agent.timeout, 3)} if agent.name == "codex" and event == "SessionEnd" else {}
-        # Claude Code makes the call if a hook is killed or missing; since 2.1.295 this field refuses it.
+        # Claude Code makes the call if the hook is killed or missing. Since 2.1.295 this field refuses it.
         closed = {"onFailure": "block"} if agent.name == "claude-code" and event == "PreToolUse" else {}
         groups[event] = {**matcher, "hooks": [{**handler, **short, **closed}]}
     return groups
@@ -110,7 +110,7 @@ def _with(agent: Agent, text: str, event: str, group: dict[str, Any]) -> str:
 
 
 def _without(agent: Agent, text: str, event: str, *, keep_empty: bool = False) -> str:
-    """Take our handlers out of one event; a group and an event that only held them go with them."""
+    """Remove our handlers from one event, with a group and an event that would be empty then."""
     while True:
         root = jsonc.parse(text)
         hooks = root.get("hooks")
@@ -159,7 +159,7 @@ def index(container: jsonc.Place, name: str) -> int:
 
 
 def _checked(text: str) -> dict[str, Any]:
-    """The values, if hooks stand in them as the agents write them."""
+    """The values of a settings file. Raises jsonc.Broken if `hooks` has another form than the agents write."""
     value = jsonc.plain(text)
     if not isinstance(value, dict):
         raise jsonc.Broken("it holds no object")
@@ -176,7 +176,7 @@ def _checked(text: str) -> dict[str, Any]:
 
 
 def plugin(program: str) -> str:
-    """opencode has no commands as hooks: a small plugin tells the same events to the same command."""
+    """The plugin for opencode, which cannot run a command as a hook. It sends the same events to the same command."""
     return _PLUGIN.replace("@MARK@", MARK).replace("@PROGRAM@", json.dumps(program))
 
 
@@ -186,7 +186,7 @@ import { spawn } from "node:child_process"
 const PROGRAM = @PROGRAM@
 const WAIT_MS = 10000 // standfast itself answers within 6 s
 
-// Tells standfast one thing; resolves to what it says back, or to null when it does not answer in time.
+// Sends one event to standfast. Resolves to its answer, or to null if it does not answer in time.
 function tell(payload) {
   return new Promise((resolve) => {
     let said = ""
@@ -205,12 +205,12 @@ function tell(payload) {
   })
 }
 
-// What standfast said, {} if it had nothing to say, null if it did not answer.
+// The parsed answer: {} if it is empty, null if standfast did not answer.
 function answer(said) {
   try { return said ? JSON.parse(said) : said === "" ? {} : null } catch { return null }
 }
 
-// What standfast adds to what the agent reads: a line about mail, or the brief.
+// The text that standfast adds for the agent: a line about mail, or the brief.
 function added(said) {
   return answer(said)?.hookSpecificOutput?.additionalContext ?? ""
 }

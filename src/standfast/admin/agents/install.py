@@ -1,11 +1,9 @@
-"""The files of an installation: looked at, changed whole, put back.
+"""Install our entries into the settings files of an agent, and remove them.
 
-A file is replaced by a rename, with the mode and, through a link, in the place it had. The file of before the first
-installation is kept beside it (`….standfast-backup`). If nothing but our entries
-has changed since, removing puts exactly those bytes back; otherwise our entries are taken out of
-the present text. Git's hooks are not handled here.
+A file is replaced by a rename and keeps its mode. The original is kept beside it (`….standfast-backup`). If only our
+entries have changed since, removing them restores the original bytes. Otherwise they are removed from the present text.
 
-A person's own settings may be links. In a project no link is followed: the clone may have brought it.
+Settings of a user may be symbolic links. In a project no link is followed, because a repository may contain links.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ class Plan(NamedTuple):
     path: str
     before: bytes | None
     after: bytes | None
-    """None: the file goes."""
+    """None: the file is removed."""
     parts: tuple[str, ...] = HOOKS
 
     @property
@@ -62,7 +60,7 @@ class Plan(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How we stand with one agent."""
+    """The state of one of our parts in one file."""
 
     agent: Agent
     path: str
@@ -73,7 +71,7 @@ class Standing(NamedTuple):
 
 
 def agent_named(name: str) -> Agent:
-    """An agent by its name, or by what people call it. Raises InvalidInput."""
+    """An agent by its name or alias. Raises InvalidInput."""
     found = BY_NAME.get(ALIASES.get(name.lower(), name.lower()))
     if found is None:
         names = (*BY_NAME, "git-hooks")
@@ -83,7 +81,7 @@ def agent_named(name: str) -> Agent:
 
 
 def refuse_shared(agent: Agent) -> None:
-    """Some agents have one file per project, which everyone with a clone gets, so it needs `--shared`."""
+    """Raises InvalidInput without `--shared` if the only file of a project is in its repository."""
     if agent.project_file == agent.shared_file:
         raise InvalidInput(
             f"{agent.name} has only one file per project, {agent.shared_file}, which others get with the repository",
@@ -93,7 +91,7 @@ def refuse_shared(agent: Agent) -> None:
 
 
 def present(agent: Agent, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether an agent is used on this account: its directory is there, or its command."""
+    """Whether this account has the directory or the command of an agent."""
     from shutil import which
 
     env = os.environ if environ is None else environ
@@ -101,7 +99,7 @@ def present(agent: Agent, environ: Mapping[str, str] | None = None) -> bool:
 
 
 def program() -> str:
-    """The path under which hooks can call us for a long time. Raises InvalidInput for one that will vanish."""
+    """The path of the standfast command for hooks. Raises InvalidInput if it is in a cache that is emptied."""
     import sysconfig
     from shutil import which
 
@@ -129,9 +127,9 @@ def targets(
     *,
     shared: bool,
 ) -> dict[str, tuple[str, ...]]:
-    """The files to be changed, and what goes into each: one file may take two parts.
+    """The files to change, with the parts for each file. One file may take two parts.
 
-    The file Claude Code keeps its own state in is only ever added to: where it is not there yet, it is not made.
+    `.claude.json` is also the state file of Claude Code. It is changed if it exists, and never created.
     """
     where = {"hooks": agent.path, "mcp": agent.server_path, "skill": agent.skill_path}
     found: dict[str, tuple[str, ...]] = {}
@@ -145,7 +143,7 @@ def targets(
 
 
 def _refuse_link(path: str, project: str) -> None:
-    """A clone brings its links along: a write through one lands where its author chose."""
+    """A repository may contain links. A write through a link would change a file that its author chose."""
     real = os.path.join(os.path.realpath(project), os.path.relpath(path, project))
     if os.path.realpath(path) != real:
         raise InvalidInput(
@@ -165,7 +163,7 @@ def stand(agent: Agent, path: str, program: str, part: str = "hooks") -> Standin
 
 
 def install_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = HOOKS) -> Plan:
-    """The change that brings our entries in. Raises InvalidInput for a file that cannot be parsed."""
+    """The change that adds our entries. Raises InvalidInput for a file that cannot be parsed."""
     before = _read(path)
     text = _text(path, before)
     part = parts[0]
@@ -181,7 +179,7 @@ def install_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] =
 
 @for_people("removes the installed hooks")
 def remove_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = HOOKS) -> Plan:
-    """The change that takes our entries out: back to the bytes from before, where nothing else has changed."""
+    """The change that removes our entries. It restores the original bytes if nothing else has changed."""
     before = _read(path)
     if before is None:
         return Plan(agent, path, None, None, parts)
@@ -208,7 +206,7 @@ def remove_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = 
 
 
 def plans(files: list[tuple[Agent, str, tuple[str, ...]]], program: str, *, remove: bool) -> list[Plan]:
-    """The changes of all files. One that several agents read is changed once, and goes with the last of them."""
+    """The changes of all files. A skill that several agents read is removed with the last of them."""
     make = remove_plan if remove else install_plan
     chosen = [agent for agent, _, _ in files]
     made: dict[str, Plan] = {}
@@ -219,7 +217,7 @@ def plans(files: list[tuple[Agent, str, tuple[str, ...]]], program: str, *, remo
 
 
 def _still_read(path: str, leaving: list[Agent], program: str) -> bool:
-    """Whether another agent, one that keeps our hooks, reads the same skill."""
+    """Whether an agent that keeps our hooks reads the same skill."""
     return any(
         other.skill_path("user", os.environ, "") == path
         and stand(other, other.path("user", os.environ, ""), program).state in ("current", "stale")
@@ -229,7 +227,7 @@ def _still_read(path: str, leaving: list[Agent], program: str) -> bool:
 
 
 def apply(plan: Plan, *, keep_backup: bool) -> None:
-    """Make it so. Raises Conflict if the file has changed since the plan was made."""
+    """Write the change. Raises Conflict if the file has changed since the plan was made."""
     if not plan.changes:
         return
     path = os.path.realpath(plan.path)
@@ -242,7 +240,7 @@ def apply(plan: Plan, *, keep_backup: bool) -> None:
         os.unlink(path)
         if plan.parts == ("skill",):
             with suppress(OSError):
-                os.rmdir(os.path.dirname(path))  # the skill's own, if nothing else is in it
+                os.rmdir(os.path.dirname(path))  # fails if another file is in the directory of the skill
     else:
         mode = stat.S_IMODE(os.stat(path).st_mode) if plan.before is not None else 0o600
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -253,7 +251,7 @@ def apply(plan: Plan, *, keep_backup: bool) -> None:
 
 
 def entries_missing(plan: Plan) -> bool:
-    """Whether the file was as it was before the first installation."""
+    """Whether the file of a plan had none of our entries."""
     text = None if plan.before is None else plan.before.decode(errors="replace")
     try:
         return all(PARTS[part].state(plan.agent, text, "") == "missing" for part in _of_one_file(plan))
@@ -262,7 +260,7 @@ def entries_missing(plan: Plan) -> bool:
 
 
 def _of_one_file(plan: Plan) -> tuple[str, ...]:
-    """All parts that the file of this plan may hold, also those that are not asked for now."""
+    """All parts that the file of this plan may have, also those that this plan does not change."""
     return ("hooks", "mcp") if plan.agent.name == "gemini-cli" and plan.parts != ("skill",) else plan.parts
 
 
@@ -287,7 +285,7 @@ def _with(agent: Agent, text: str | None, program: str, parts: tuple[str, ...]) 
 
 
 def _same_otherwise(agent: Agent, before: bytes | None, after: str, parts: tuple[str, ...]) -> None:
-    """Entries of others read the same before and after; an edit that would not be exact is not made."""
+    """Raises jsonc.Broken if an edit would change entries that are not ours."""
     if parts == ("skill",) or not (agent.events or "mcp" in parts) or before is None or not before.strip():
         return
     if _others(agent, before.decode(), parts) != _others(agent, after, parts):
@@ -295,7 +293,7 @@ def _same_otherwise(agent: Agent, before: bytes | None, after: str, parts: tuple
 
 
 def _others(agent: Agent, text: str, parts: tuple[str, ...] = HOOKS) -> object:
-    """Everything but our entries and what only they needed."""
+    """The values of a text without our entries, and without objects that would be empty then."""
     value = mcp_entries.values(agent, text) if "mcp" in parts else jsonc.plain(text)
     if "mcp" in parts:
         value = mcp_entries.others(agent, value)

@@ -1,8 +1,7 @@
-"""Edits of JSON, with or without comments, that touch nothing but what they are about.
+"""Edits of JSON with comments that leave all other bytes unchanged.
 
-A settings file belongs to its owner: their order, indentation, comments and line ends stay. So a
-text is never generated from its values. It is parsed into places, and an edit is a piece of text put in or
-taken out at a place. Each edit has an opposite edit that removes the added text.
+A settings file keeps its order, indentation, comments and line ends. So the text is not generated from its values. The
+parser finds the position of each value, and an edit inserts or removes text there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Place(NamedTuple):
     start: int
     end: int
     members: tuple[Member, ...] = ()
-    """Of an object, its members; of an array, its items with an empty name."""
+    """The members of an object, or the items of an array with an empty name."""
 
     def get(self, name: str) -> Place | None:
         return next((member.place for member in self.members if member.name == name), None)
@@ -49,7 +48,7 @@ class Member(NamedTuple):
 
 
 def parse(text: str) -> Place:
-    """The whole text as places. Raises Broken."""
+    """Parse the text into values with their positions. Raises Broken."""
     if len(text) > TEXT_MAX:
         raise Broken("it is too large")
     place = _value(text, _skip(text, 0), 0)
@@ -82,7 +81,7 @@ def remove(text: str, container: Place, index: int) -> str:
     comma = _skip(text, end)
     if text[comma] == ",":
         return _tidy(text[:start] + text[end:comma] + text[comma + 1 :], container, len(container.members))
-    if index > 0:  # it was the last, and the comma before it was put there for it
+    if index > 0:  # the last member: remove the comma before it
         comma = _skip(text, container.members[index - 1].end)
         if text[comma] == ",":
             return text[:comma] + text[comma + 1 : start] + text[end:]
@@ -90,7 +89,7 @@ def remove(text: str, container: Place, index: int) -> str:
 
 
 def plain(text: str) -> Any:
-    """The values alone."""
+    """The values without their positions."""
     return parse(text).value
 
 
@@ -106,7 +105,7 @@ def _add(text: str, container: Place, before: str, value: Any) -> str:
         written = f"{newline}{inner}{before}{_written(value, inner, unit, newline)}{newline}{outer}"
         if not text[container.start + 1 : close].strip():
             return text[: container.start + 1] + written + text[close:]
-        return text[:close].rstrip() + written + text[close:]  # only a comment is in there: it stays
+        return text[:close].rstrip() + written + text[close:]  # the container has only a comment: keep it
     last = container.members[-1]
     first = container.members[0]
     lines = "\n" in text[container.start : first.start]
@@ -114,7 +113,7 @@ def _add(text: str, container: Place, before: str, value: Any) -> str:
     written = before + (_written(value, inner, unit, newline) if lines else json.dumps(value, ensure_ascii=False))
     space = f"{newline}{inner}" if lines else " "
     comma = _skip(text, last.end)
-    if text[comma] == ",":  # a comma behind the last one is this file's habit
+    if text[comma] == ",":  # this file has a comma after the last member
         return f"{text[: comma + 1]}{space}{written},{text[comma + 1 :]}"
     return f"{text[: last.end]},{space}{written}{text[last.end :]}"
 
@@ -125,7 +124,7 @@ def _written(value: Any, indent: str, unit: str, newline: str) -> str:
 
 
 def style(text: str) -> tuple[str, str]:
-    """The indentation and the line ends a text uses; two spaces and a plain line end where it does not say."""
+    """The indentation and the line end that a text uses; two spaces and "\\n" if it has neither."""
     newline = "\r\n" if "\r\n" in text else "\n"
     found = re.search(r"\n([ \t]+)[\"/\[{]", text)
     return (found[1] if found else "  "), newline
@@ -140,7 +139,7 @@ def _indent_of(text: str, at: int) -> str:
 
 
 def _tidy(text: str, container: Place, members: int) -> str:
-    """A container that has become empty is written as one that never had anything."""
+    """Remove the white space in a container that has become empty."""
     if members > 1:
         return text
     opened = text[container.start]
@@ -151,7 +150,7 @@ def _tidy(text: str, container: Place, members: int) -> str:
 
 
 def _after_line_comment(text: str, container: Place, newline: int) -> bool:
-    """Whether a line break ends a comment: then it has to stay."""
+    """Whether a line break ends a comment: then it must not be removed."""
     at = container.start + 1
     for member in container.members:
         at = max(at, member.end) if member.end <= newline else at

@@ -1,10 +1,10 @@
-"""Our MCP server in an agent's settings: put in, taken out, judged. Pure functions of a text, as `entries`.
+"""Our MCP server in the text of an agent's settings. Pure functions, as in `hook_entries`.
 
-Three of the agents keep their servers in JSON, Codex in TOML. There our table is at the end of the file under a
-line that says whose it is; the user's own settings in it, a timeout or `enabled = false`, stays as it is.
+Three of the agents keep their servers in JSON, Codex in TOML. In TOML our table is at the end of the file, under a
+comment with our name. Settings that the user adds to it, such as a timeout, are kept.
 
-Codex starts a server with a few variables of its own environment and those that `env_vars` names. Its hooks get
-all of them. Without `env_vars` both could use two stores, so ours names every variable that decides store and actor.
+Codex passes its whole environment to hooks, but only a few variables and those of `env_vars` to an MCP server. So our
+`env_vars` names every variable that decides the store and the actor. Otherwise hooks and server could use two stores.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ _COMMAND = re.compile(r"command[ \t]*=[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*')")
 
 
 def installed(agent: Agent, text: str | None, program: str) -> str:
-    """The text with our server, once. Raises jsonc.Broken if the text is not a settings file, or has another of this
-    name."""
+    """The text with one entry for our server.
+
+    Raises jsonc.Broken if the text is not a settings file, or has another server of this name.
+    """
     found = _found(agent, text)
     if found is not None and not _is_ours(found):
         raise jsonc.Broken(f"another server is called {NAME!r} in it")
@@ -80,7 +82,7 @@ def installed(agent: Agent, text: str | None, program: str) -> str:
 
 
 def removed(agent: Agent, text: str, before: str | None = None) -> str:
-    """The text without our server; what the text from before had stays, also where it is empty now."""
+    """The text without our server. An object that `before` already had is kept, even if it is empty."""
     found = _found(agent, text)
     if found is None or not _is_ours(found):
         return text
@@ -98,7 +100,7 @@ def removed(agent: Agent, text: str, before: str | None = None) -> str:
 
 
 def state(agent: Agent, text: str | None, program: str) -> State:
-    """Whether our server is there, and whether it is called as we would write it today."""
+    """Whether our server is in the text, with the command that this version writes."""
     found = _found(agent, text)
     if found is None or not _is_ours(found):
         return "missing"
@@ -107,7 +109,7 @@ def state(agent: Agent, text: str | None, program: str) -> State:
 
 
 def environment(agent: Agent, text: str | None, env: Mapping[str, str]) -> dict[str, str] | None:
-    """The variables our server gets from an agent that itself runs with `env`; None where it is not installed."""
+    """The variables that our server gets from an agent that runs with `env`; None if it is not installed."""
     found = _found(agent, text)
     if not isinstance(found, dict) or not _is_ours(found):
         return None
@@ -124,7 +126,7 @@ def snippet(agent: Agent, program: str) -> str:
 
 
 def others(agent: Agent, value: dict[str, Any]) -> dict[str, Any]:
-    """Everything but our server and what only it needed."""
+    """The values without our server, and without an object that would be empty then."""
     member = _member(agent)
     servers = value.get(member)
     if not isinstance(servers, dict):
@@ -135,7 +137,7 @@ def others(agent: Agent, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def values(agent: Agent, text: str) -> dict[str, Any]:
-    """What a text of settings says. Raises jsonc.Broken."""
+    """The values of a settings file. Raises jsonc.Broken."""
     if agent.name != "codex":
         value = jsonc.plain(text)
     else:
@@ -171,7 +173,7 @@ def _found(agent: Agent, text: str | None) -> object:
 
 
 def _called(found: object) -> list[Any]:
-    """The words an entry calls its server with."""
+    """The command and arguments of a server's entry."""
     if not isinstance(found, dict):
         return []
     command, args = found.get("command"), found.get("args", [])
@@ -180,7 +182,7 @@ def _called(found: object) -> list[Any]:
 
 
 def _passed(found: object) -> list[str]:
-    """The variables that an entry of Codex has passed on: names, or tables with a name."""
+    """The names in `env_vars` of an entry of Codex. An item is a name or a table with a name."""
     listed = found.get("env_vars") if isinstance(found, dict) else None
     names = [one.get("name") if isinstance(one, dict) else one for one in listed] if isinstance(listed, list) else []
     return [name for name in names if isinstance(name, str)]
@@ -192,7 +194,7 @@ def _is_ours(found: object) -> bool:
 
 
 def _brought_up(text: str, ours: jsonc.Place, wanted: dict[str, Any]) -> str:
-    """The same entry with another command: all other keys are the owner's."""
+    """Change only the command and arguments of our entry. Other keys belong to the user."""
     edits = [(place, value) for name, value in wanted.items() if (place := ours.get(name)) is not None]
     for place, value in sorted(edits, key=lambda edit: -edit[0].start):
         items = value if isinstance(place.value, list) and len(place.value) == len(value) else None
@@ -226,7 +228,7 @@ def _env_vars(known: list[str]) -> str:
 
 
 def _with_env_vars(table: str, found: object, newline: str) -> str:
-    """Our table with every variable we need; those that its owner added stay."""
+    """Our table with every variable that we need, and those that the user added."""
     listed = found.get("env_vars", []) if isinstance(found, dict) else []
     known = _passed(found)
     if set(ENV_VARS) <= set(known):
@@ -244,13 +246,15 @@ def _out_of_toml(text: str) -> str:
     if table is None:
         raise jsonc.Broken("our server is in it in another form than `standfast install` writes")
     before, after = lines[: table.start], lines[table.stop :]
-    if lines[table.start].startswith(MARK) and before and not before[-1].strip():  # the line we put between
+    if (
+        lines[table.start].startswith(MARK) and before and not before[-1].strip()
+    ):  # the empty line that `_in_toml` added
         del before[-1]
     return "".join([*before, *after])
 
 
 def _table(lines: list[str]) -> slice | None:
-    """Our table, with the line that says so; lines right above the next table belong to that one."""
+    """The lines of our table, with the comment above it. Comments right above the next table belong to the next one."""
     at = next((n for n, line in enumerate(lines) if _HEADER.match(line)), None)
     if at is None:
         return None

@@ -1,4 +1,4 @@
-"""The skill: one page an agent reads when it is about something standfast is for. The file is ours, whole."""
+"""The skill: a page that an agent reads before work for which standfast is useful. The whole file is ours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ it. After 5 or 6 stop and say so; do not look for a way around.
 
 
 def installed(agent: Agent, text: str | None, program: str) -> str:
-    """Our page. Raises jsonc.Broken if another page is there."""
+    """The page. Raises jsonc.Broken if the file has another page."""
     if text is not None and MARK not in text:
         raise jsonc.Broken("a skill of this name is there, and it is not standfast's")
     return TEXT

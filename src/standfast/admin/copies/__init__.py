@@ -1,20 +1,20 @@
-"""Copies: plain files outside the data directory from which a store comes back.
+"""Copies: plain files outside the data directory, from which a store can be restored.
 
 A place has one directory for each store:
 
     cpy_….db.zst          a complete SQLite database, compressed (.gz without the extra `zstd`)
     cpy_….rows.zst        of PostgreSQL: rows by the table catalogue, JSON lines
     artifacts/ab/cdef…    the bytes of artifacts by their digest, shared by all copies
-    cpy_….json            the manifest: written last, so a copy exists if and only if it does
-    cpy_….verified.json   when the copy was read back and every hash was right; .tested.json likewise
+    cpy_….json            the manifest, written last: a copy without a manifest does not exist
+    cpy_….verified.json   the time at which every hash was compared; .tested.json likewise
 
 The modules:
 
-    manifest.py   what a copy says of itself           places.py     a directory; core/buckets.py is S3
+    manifest.py   the description of a copy              places.py     a directory; core/buckets.py is S3
     packing.py    compressing with hashes              take.py       taking a copy; child.py is its process on SQLite
     check.py      verify and test                      restore.py    a copy becomes a read-only store
     keep.py       which copies stay                    resource.py   `sf.copies`, and the table `copy`
-    automatic.py  before migrations, and hourly        audit.py      what a place promises, read only
+    automatic.py  before migrations, and hourly        audit.py      settings of a place, read only
 
 The manifest has the digest of the journal (core/digests.py): `verify --against` compares a store with it.
 """

@@ -1,4 +1,6 @@
-"""`backup audit TARGET`: what a place of copies, a bucket, a server or an RDS instance promises. It only reads.
+"""`backup audit TARGET`: how safe a place of copies, a bucket, a server or an RDS instance is.
+
+The audit only reads.
 
     DIR               modes, and the age, size and state of the copies in it
     s3://BUCKET/NAME  the same, and versioning, object lock, encryption, public access (extra `aws`)
@@ -33,7 +35,7 @@ State = Literal["ok", "warn", "error"]
 
 
 class Finding(Model):
-    """One promise that was looked up."""
+    """One setting or fact that the audit read."""
 
     id: str
     state: State
@@ -42,7 +44,7 @@ class Finding(Model):
 
 
 def audit(target: str) -> list[Finding]:
-    """Everything worth knowing about a target. Raises StorageError if it cannot be reached."""
+    """Read the settings of a target. Raises StorageError if it cannot be reached."""
     if target.startswith("rds:"):
         return list(_rds(_client("rds"), target.removeprefix("rds:")))
     if target.startswith(("postgresql://", "postgres://")):
@@ -131,7 +133,7 @@ def _refuse_writing(model: Any, **_: object) -> None:
 
 
 def _asked(client: Any, call: str, **given: str) -> tuple[Any, str]:
-    """The answer of one call, or None and the code of the refusal."""
+    """The answer of one call and "", or None and the error code of AWS."""
     errors: Any = import_module("botocore.exceptions")
     try:
         return getattr(client, call)(**given), ""

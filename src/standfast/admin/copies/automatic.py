@@ -1,5 +1,7 @@
-"""Copies that standfast takes by itself: before a migration or a destructive command, of a store whose files were
-removed under a live process, and hourly by the daemon.
+"""Copies that standfast takes by itself.
+
+It takes one before a migration and before a destructive command. The daemon takes one every hour. If the files of a
+store are removed while a process has it open, that process takes one.
 
 `[copies] enabled = false` turns them off. A store that this host does not remember (a temporary one, or with
 STANDFAST_REMEMBER=0) gets none.
@@ -31,9 +33,9 @@ LOOK_EVERY_US = MINUTE_US
 
 
 def before(settings: Settings, store_id: str, why: str) -> Manifest | None:
-    """Take a copy before something is done to the store; None where no copies are taken.
+    """Take a copy without opening the store. Returns None if copies are disabled or the store is not remembered.
 
-    The table `copy` does not get a row: the store may be of an older schema, or about to be moved.
+    The table `copy` gets no row, because the store may have an older schema or be moving.
     """
     if not settings.options.copies.enabled or store_memory.place_of(settings.target) is None:
         return None
@@ -42,7 +44,7 @@ def before(settings: Settings, store_id: str, why: str) -> Manifest | None:
 
 
 def before_migration(settings: Settings, store_id: str, found: int, latest: int) -> None:
-    """Refuses the migration if its copy cannot be taken."""
+    """Take a copy before a migration. Raises StorageError if that fails: then the store is not migrated."""
     try:
         before(settings, store_id, f"before migration {found} to {latest}")
     except StorageError as error:
@@ -54,7 +56,7 @@ def before_migration(settings: Settings, store_id: str, found: int, latest: int)
 
 
 def before_command(settings: Settings, store_id: str, command: str) -> None:
-    """Before a destructive command. Without a copy it continues with a warning: it moves the store and deletes none."""
+    """Take a copy before a destructive command. If that fails, log a warning: the command deletes no store."""
     try:
         before(settings, store_id, f"before {command}")
     except StorageError as error:
@@ -62,9 +64,9 @@ def before_command(settings: Settings, store_id: str, command: str) -> None:
 
 
 def rescue(settings: Settings, store_id: str, save: Callable[[str], object]) -> str:
-    """Take a verified copy of a store whose files were removed: `save` writes what an open connection still reads.
+    """Take a verified copy of a store whose files were removed. `save` writes the rows that an open connection reads.
 
-    Returns the id of the copy; empty where no copies are taken. Raises StorageError if the store is not sound.
+    Returns the id of the copy, or "" if copies are disabled. Raises StorageError if the store is not sound.
     """
     if not settings.options.copies.enabled or store_memory.place_of(settings.target) is None:
         return ""
@@ -92,7 +94,7 @@ def rescue(settings: Settings, store_id: str, save: Callable[[str], object]) -> 
 
 
 class Hourly:
-    """A part of the daemon. A copy may take minutes, so it has a thread of its own and loops fire meanwhile."""
+    """The part of the daemon that takes copies. A copy may take minutes, so it runs in its own thread."""
 
     def __init__(self, copies: Copies, is_wanted: Callable[[], bool]) -> None:
         self._copies = copies
@@ -101,7 +103,7 @@ class Hourly:
         self._error: StandfastError | None = None
 
     def step(self) -> int:
-        """Start a copy if one is due. Raises the error of the last one, once."""
+        """Start a copy if one is due. Raises the error of the last copy, once. Returns the µs until the next call."""
         if self._thread is not None and self._thread.is_alive():
             return SECOND_US
         error, self._error = self._error, None

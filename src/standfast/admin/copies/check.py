@@ -1,7 +1,7 @@
-"""Verify and test: two of the three states of a copy.
+"""Verify and test a copy.
 
-*Taken* means that the manifest is there. *Verified*: every file was read back from its place, and every hash is the
-one in the manifest. *Tested*: the copy was restored into a scratch directory, opened, and every invariant held.
+A copy is *taken* if its manifest exists. It is *verified* if every file was read back and has the hash in the manifest.
+It is *tested* if it was restored into a scratch directory, opened, and passed every check.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from standfast.models import Model
 
 SHOWN_MAX = 5
 _DOCTOR = frozenset(("config", "store", "schema", "integrity", "guard", "loops", "imports", "engine", "permissions"))
-"""The findings of doctor that are about the store and not about this machine."""
+"""The findings of `doctor` about the store. The others are about this machine."""
 
 
 class Check(Model):
-    """One thing that was compared."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -82,7 +82,7 @@ test.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it
 
 
 def _compared(manifest: Manifest, scratch: str) -> Iterator[Check]:
-    """The restored rows against the manifest."""
+    """Compare the restored rows with the manifest."""
     from standfast.db.sqlite import copying
 
     facts, hashes, broken = copying.examine(os.path.join(scratch, DATABASE), manifest.by_rows)
@@ -100,14 +100,14 @@ def _compared(manifest: Manifest, scratch: str) -> Iterator[Check]:
 
 
 def has(manifest: Manifest, place: CopyPlace, receipt: str, progress: Progress) -> bool:
-    """Whether the copy has the row of a receipt. A later copy lacks it if a restore came in between."""
+    """Whether the copy has the row of a receipt. A copy with a higher number may lack it after a restore."""
     with place.working() as scratch:
         restore(manifest.replace(artifacts={}), place, Target("sqlite", scratch), progress)
         return _asked(["verify", receipt], scratch).returncode == 0
 
 
 def _asked(words: list[str], scratch: str) -> subprocess.CompletedProcess[str]:
-    """A command on the restored store, in a process of its own."""
+    """Run a standfast command on the restored store."""
     own = {"STANDFAST_DATA_DIR": scratch, "STANDFAST_REMEMBER": "0", "STANDFAST_ACTOR": "backup-test"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STANDFAST_")}
     command = [sys.executable, "-P", "-m", "standfast", *words, "--json"]
@@ -115,7 +115,7 @@ def _asked(words: list[str], scratch: str) -> subprocess.CompletedProcess[str]:
 
 
 def _examined(manifest: Manifest, scratch: str) -> Iterator[Check]:
-    """`doctor`, `verify` and the views on the restored store."""
+    """Run `doctor`, `verify` and the views on the restored store."""
     with open(os.path.join(scratch, name_of(manifest.id)), "wb") as file:
         file.write(manifest.dumps())
     witness = ["--against", file.name] if manifest.digest else []
@@ -135,6 +135,6 @@ def _is_error(finding: dict[str, Any]) -> bool:
 
 
 def refused(manifest: Manifest, place: CopyPlace, checks: list[Check]) -> StandfastError | None:
-    """The error for a test that failed; None if every check held."""
+    """The error for a failed test; None if every check passed."""
     bad = [f"{check.name}: {check.text}" for check in checks if not check.ok]
     return damaged(manifest.id, place.shown, "; ".join(bad)) if bad else None

@@ -1,7 +1,7 @@
 """The process that reads a SQLite file for a copy: `python -P -m standfast.admin.copies.child PATH DIRECTORY NAME`.
 
-The process that takes the copy has the file open, and may not open it a second time: closing that descriptor would
-drop its locks. It prints JSON lines: its progress, then what it made, or why it could not.
+The parent process has the file open. It must not open the file again, because closing the second descriptor would drop
+its locks. The child prints JSON lines: its progress, then the file that it made, or the error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from standfast.db.sqlite import copying
 from standfast.errors import StandfastError, StorageError
 
 NICENESS = 10
-"""Writers of the store come first where the CPU is scarce."""
+"""Writers of the store get the CPU first."""
 
 
 def run(path: str, work: str, name: str, progress: Progress) -> tuple[File, copying.Facts]:

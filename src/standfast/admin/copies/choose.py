@@ -1,4 +1,4 @@
-"""Which copy a restore means: the place of the copies of a store that may be gone, and one of them."""
+"""Choose the copy to restore. The store itself may be lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from standfast.errors import InvalidInput, NotFound
 
 
 def places_of(settings: Settings, named: str | None) -> list[CopyPlace]:
-    """Where the copies of the configured store are; of every store, if this host does not know which one it was."""
+    """The places of the copies of the configured store; of every store, if this host does not remember its id."""
     root = opened(named) if named else configured(settings.options.copies.to)
     stores = root.stores()
     here = store_memory.place_of(settings.target)
@@ -27,7 +27,7 @@ def places_of(settings: Settings, named: str | None) -> list[CopyPlace]:
 
 
 def place_of(settings: Settings, named: str | None, copy: str | None) -> CopyPlace:
-    """Where the copies of the configured store are. Without a known store, find them by the id of the copy."""
+    """The place of the copies of the configured store. If this host does not remember its id, `copy` decides."""
     root = opened(named) if named else configured(settings.options.copies.to)
     mine = places_of(settings, named)
     if copy is not None and len(mine) > 1:
@@ -63,7 +63,7 @@ def copy_of(place: CopyPlace, copy: str | None, as_of: Time | None, receipt: str
 
 
 def _containing(place: CopyPlace, copies: Sequence[Copy], receipt: str) -> Copy:
-    """The oldest copy that has the row. After a restore the numbers go on behind rows that were lost: so it looks."""
+    """The oldest copy that has the row. After a restore a copy with a higher number may lack it."""
     seq = parse_receipt(receipt)[0]
     for copy in reversed(copies):
         if copy.seq >= seq and not copy.damage and check.has(resource.read(place, copy.id), place, receipt, quiet):

@@ -2,12 +2,12 @@
 
     plan ─▶ the copy has the place, read only, epoch + 1 ─▶ promote: the gap is open, and work continues
                      │
-                     └── what was there is kept aside; its ledger is carried over if it can be read
+                     └── the old store is kept aside; its ledger is carried over if it can be read
 
-A restore does not restore the outside system: a program that runs again would send again what was sent after the copy
-was taken. So the restored store opens its gap (`admin/gap_changes.py`) before anything is written into it. Killed
-before that, it is a read-only copy, and `restore promote` or the same command again completes it. Killed between
-moving aside and renaming a SQLite file, the next process renames it.
+A restore does not restore the outside system. A program that runs again would repeat the effects that were sent after
+the copy was taken. So standfast opens the gap (`admin/gap_changes.py`) before any other write. If the process dies
+before that, the store is a read-only copy; `restore promote` or the same command completes the restore. If it dies
+after moving the old SQLite file aside, the next process renames the new file.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Plan(Model):
     gap: dict[str, Any]
     """The range that the copy lacks: from its last row to the highest sequence number that this host has seen."""
     to: str
-    """Where the store that is there goes, or its log alone; empty if nothing is there."""
+    """The new name of the old store, or of its WAL alone; empty if the place is empty."""
     moved: str = ""
-    """The place to which the store that is there was moved."""
+    """The target of `db move`, if the old store was moved."""
 
     @property
     def hash(self) -> str:
@@ -73,12 +73,12 @@ class There(NamedTuple):
 
     @property
     def moved(self) -> Moved | None:
-        """Where it goes, or went."""
+        """The mark of `db move`."""
         return loads(self.meta[KEY]) if KEY in self.meta else None
 
 
 def plan(settings: Settings, manifest: Manifest) -> Plan:
-    """What `here` would do now. Raises Conflict if another store is there."""
+    """What `here` would do now. Raises Conflict if the place has another store."""
     target = settings.target
     if target.is_memory:
         raise InvalidInput("a store in memory ends with its process", "standfast restore --to DIR")
@@ -88,7 +88,7 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
         raise Conflict(other, "--to DIR")
     known = store_memory.read(store_memory.path_of(manifest.store_id))
     epoch = max(manifest.epoch, there.epoch if there else 0, known.epoch if known else 0) + 1
-    now_us = SYSTEM.now_us()  # two restores may be in one second
+    now_us = SYSTEM.now_us()  # in the name, because two restores may run in one second
     gap = Gap(manifest.id, manifest.seq, _seen(manifest, there, known), manifest.taken_us, now_us)
     before = there.meta.get(gaps.KEY) if there is not None else None
     if before is not None:  # an open gap stays open
@@ -106,13 +106,13 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
 
 
 def _seen(manifest: Manifest, there: There | None, known: store_memory.Remembered | None) -> int:
-    """The highest sequence number that a process can have seen. The memory of stores does not note every row."""
+    """The highest sequence number that a process can have seen. The memory of stores lacks the newest rows."""
     highest = max(manifest.seq, known.seq if known else 0)
     return max(highest, there.seq) if there is not None else highest + gaps.UNSEEN
 
 
 def look(target: Target) -> There | None:
-    """The store that is there; None if there is none, or it cannot be read."""
+    """The store at a place; None if there is none, or if it cannot be read."""
     if target.engine == "postgres":
         from standfast.db.postgres import copying as server
         from standfast.db.postgres.move_aside import store_id
@@ -129,14 +129,14 @@ def look(target: Target) -> There | None:
 
 @for_people("restores the store")
 def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, progress: Progress) -> None:
-    """Do what the plan says. A person has been asked, or the place is empty."""
+    """Carry out the plan. The caller has asked a person, or the place is empty."""
     if what.to and (settings.target.engine == "postgres" or os.path.lexists(settings.target.location)):
         before_command(settings, manifest.store_id, "restore --here")
     gap = Gap(**what.gap)
     known = store_memory.read(store_memory.path_of(manifest.store_id))
 
     def carried(last: int | None) -> dict[str, str]:
-        """The gap, now that nothing writes into the replaced store any more."""
+        """The final gap. No process writes into the old store any more."""
         whole = last is not None and last >= (known.seq if known else 0)
         seen = max(gap.seen, last) if last is not None else gap.seen + gaps.UNSEEN
         return {gaps.KEY: gap._replace(seen=seen, carried=whole).dumps()}
@@ -173,7 +173,7 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
 
 
 def _merge(source: str, target: str) -> None:
-    """Artifacts have the name of their content. Those of the copy were compared: they replace damaged ones."""
+    """Move artifacts into place. The name of an artifact is its hash, so those of the copy may replace others."""
     for parent, _, names in os.walk(source):
         into = os.path.normpath(os.path.join(target, os.path.relpath(parent, source)))
         make_private(into)
@@ -187,7 +187,7 @@ def _merge(source: str, target: str) -> None:
 
 
 def copied(settings: Settings) -> There:
-    """The restored copy that is configured. Raises Conflict if the store is none."""
+    """The configured store, which must be a restored copy. Raises Conflict if it is not."""
     there = None if settings.target.is_memory else look(settings.target)
     if there is None or "copy_of" not in there.meta:
         raise Conflict(f"{settings.target.shown} is no restored copy", "standfast restore --to DIR")
@@ -196,11 +196,11 @@ def copied(settings: Settings) -> There:
 
 @for_people("restores the store")
 def promote(settings: Settings) -> Gap:
-    """Make the restored copy the store to work in, with its gap open. A person has been asked."""
+    """Make the restored copy the store to work in, with its gap open. The caller has asked a person."""
     there = copied(settings)
     known = store_memory.read(store_memory.path_of(there.store_id))
     own = there.meta.get(gaps.KEY)
-    # `restore --here` has set the epoch and the gap; a copy to look at has those of the day it was taken.
+    # `restore --here` has set the epoch and the gap. `restore --to` keeps those of the time when the copy was taken.
     highest = max(there.epoch, known.epoch if known else 0)
     epochs = Epochs(there.epoch, there.epoch if own else highest + 1)
     seen = max(there.seq, known.seq if known else 0) + gaps.UNSEEN
@@ -223,7 +223,7 @@ def promote(settings: Settings) -> Gap:
 
 
 def open_engine(settings: Settings, caller: Caller) -> Engine:
-    """The engine of the configured store, without the checks of a handle."""
+    """Open the engine of the configured store without the checks that a handle makes."""
     unsafe = settings.options.unsafe_storage
     if settings.target.engine == "postgres":
         from standfast.db.postgres.registry import open_engine as open_postgres

@@ -1,6 +1,6 @@
-"""Which copies stay: the newest of each hour, day and week, the newest of all, and the newest verified one.
+"""Which copies to keep: the newest of each hour, day and week, the newest of all, and the newest verified one.
 
-Removing begins with the manifest: from then on there is no such copy, even if other files of it remain.
+The manifest is removed first. After that the copy does not exist, even if other files of it remain.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from standfast.admin.copies.resource import Copy
 
 FREE_SHARE = 0.10
-"""Of the free disk, which local copies use at most."""
+"""Local copies use at most this share of the free disk."""
 GARBAGE_AFTER_US = DAY_US
 _UNITS_US = {"h": HOUR_US, "d": DAY_US, "w": 7 * DAY_US}
 
 
 class Plan(Model):
-    """What forgetting will do."""
+    """What `forget` will do."""
 
     place: str
     forget: list[str]
@@ -42,7 +42,7 @@ class Plan(Model):
 
 
 def rules(text: str) -> list[tuple[int, int]]:
-    """ "24h,14d" as (how many, of which length). Raises InvalidInput."""
+    """Parse "24h,14d" into pairs of a count and a length in µs. Raises InvalidInput."""
     if not re.fullmatch(KEEP, text):
         raise InvalidInput(f"{text[:60]!r} does not say which copies to keep", "for example: 24h,14d,8w")
     parts = (part.strip() for part in text.split(","))
@@ -50,7 +50,7 @@ def rules(text: str) -> list[tuple[int, int]]:
 
 
 def kept(copies: Sequence[Copy], text: str) -> set[str]:
-    """The ids that a rule keeps: of each of the last N hours, days or weeks with a copy, the newest one."""
+    """The ids that a rule keeps: the newest copy of each of the last N hours, days or weeks that have one."""
     stay = always(copies)
     newest_first = sorted(copies, key=lambda copy: copy.taken_us, reverse=True)
     for count, unit_us in rules(text):
@@ -62,14 +62,14 @@ def kept(copies: Sequence[Copy], text: str) -> set[str]:
 
 
 def always(copies: Sequence[Copy]) -> set[str]:
-    """The newest, and the newest verified one."""
+    """The ids of the newest copy and of the newest verified copy. They are never removed."""
     newest = max(copies, key=lambda copy: copy.taken_us, default=None)
     sound = max((copy for copy in copies if copy.verified_us), key=lambda copy: copy.taken_us, default=None)
     return {copy.id for copy in (newest, sound) if copy is not None}
 
 
 def over_budget(copies: Sequence[Copy], text: str, budget_bytes: int) -> list[str]:
-    """The copies to remove until the rest fits: first those that the rule does not keep, then the oldest."""
+    """The ids to remove so that the rest fits: first copies that the rule does not keep, then the oldest."""
     left, stay, must = sum(copy.size_bytes for copy in copies), kept(copies, text), always(copies)
     gone = []
     for copy in sorted(copies, key=lambda copy: (copy.id in stay, copy.taken_us)):
@@ -82,10 +82,11 @@ def over_budget(copies: Sequence[Copy], text: str, budget_bytes: int) -> list[st
 
 
 def remove(place: CopyPlace, ids: Iterable[str], remaining: Iterable[set[str]] | None, now_us: int) -> None:
-    """Remove copies, and artifacts that no copy names any more.
+    """Remove copies, and artifacts that no remaining copy needs.
 
-    `remaining` has the digests of each copy that stays; None if one of them is not known. Then every artifact stays.
-    The caller holds the lock of the place alone.
+    `remaining` has the digests of each remaining copy. It is None if a manifest cannot be read: then no artifact is
+    removed.
+    The caller holds the exclusive lock of the place.
     """
     files = {entry.name for entry in place.entries()}
     for copy_id in ids:

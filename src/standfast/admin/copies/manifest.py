@@ -1,7 +1,7 @@
-"""The manifest of a copy: what it holds, with the hash of each file.
+"""The manifest of a copy: its contents, with the hash of each file.
 
-It is JSON with a hash of its own, so that a damaged manifest is never believed. `format` grows when an older
-standfast could not restore the copy.
+A manifest is JSON with its own hash, so that damage is detected. `format` increases when an older standfast cannot
+restore the copy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rows(Model):
 
 
 class Manifest(Model):
-    """What a copy says of itself."""
+    """The description of a copy."""
 
     id: str
     store_id: str
@@ -51,14 +51,14 @@ class Manifest(Model):
     seq: int
     """The highest sequence number of the journal in it."""
     digest: str | None
-    """The journal when the copy was taken, for `verify --against`: sequence number, rows and digest.
+    """The sequence number, rows and digest of the journal, for `verify --against`.
 
-    None in a copy before a migration or a reset, which is taken without opening the store.
+    None in a copy before a migration or a destructive command: it is taken without opening the store.
     """
     taken_us: int
     host: str
     version: str
-    """The standfast that took it."""
+    """The version of standfast that took the copy."""
     why: str
     note: str | None
     file: File
@@ -66,7 +66,7 @@ class Manifest(Model):
     artifacts: dict[str, int]
     """Digest and size of each artifact."""
     unreadable: list[str]
-    """Artifacts that the store names and could not read when the copy was taken."""
+    """Artifacts that the store could not read when the copy was taken."""
 
     @property
     def size_bytes(self) -> int:
@@ -129,7 +129,7 @@ def damaged(copy_id: str, place: str, fact: str) -> Corrupt:
 
 
 def failed(copy_id: str, place: str, doing: str, reason: str) -> StorageError:
-    """The error for a place that does not take or give what it is asked for."""
+    """The error for a place that cannot be read or written."""
     return StorageError(
         f"the copy {copy_id} was not {doing} {place}: {reason}",
         "the other copies are not affected: standfast backup list",

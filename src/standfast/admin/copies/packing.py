@@ -1,6 +1,6 @@
-"""Compressed files with their hashes: zstd if the extra is installed, else gzip. Both are read by standard tools.
+"""Compressed files with their hashes: zstd if the extra is installed, else gzip. Standard tools read both.
 
-A level is chosen for speed: a copy is taken every hour.
+The compression levels are the fastest ones, because the daemon takes a copy every hour.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GZIP_WBITS = 31
 
 
 def _zstd() -> Any:
-    """The package, or None: it is an extra."""
+    """The package `zstandard`, or None if the extra is not installed."""
     try:
         import zstandard
     except ImportError:
@@ -31,12 +31,12 @@ def _zstd() -> Any:
 
 
 def suffix() -> str:
-    """The kind of file this machine writes."""
+    """The suffix of the files that this machine writes."""
     return "zst" if _zstd() else "gz"
 
 
 def packed(blocks: Iterable[bytes], path: str, name: str) -> File:
-    """Compress `blocks` into the new file `path`. The caller syncs it."""
+    """Compress `blocks` into the new file `path`. The caller calls fsync."""
     compressor = _compressor(name)
     raw, done = sha256(), sha256()
     raw_bytes = size_bytes = 0
@@ -66,9 +66,9 @@ def _compressor(name: str) -> Any:
 
 
 def unpacked(blocks: Iterable[bytes], file: File) -> Iterator[bytes]:
-    """The raw bytes of a file, block by block; after the last one every hash has been compared.
+    """Decompress a file block by block. Raises Corrupt after the last block if a size or hash differs.
 
-    Raises Corrupt if one differs. It yields at most the raw size and one block.
+    A damaged file yields at most one block more than the raw size.
     """
     done, raw = sha256(), sha256()
     size_bytes = raw_bytes = 0
@@ -92,7 +92,7 @@ def unpacked(blocks: Iterable[bytes], file: File) -> Iterator[bytes]:
 
 
 def _parts(decompressor: Any, block: bytes) -> Iterator[bytes]:
-    """In pieces, so that a small file that expands without end is noticed early."""
+    """Decompress in pieces of 64 KiB, so that a file which expands without end is detected early."""
     for at in range(0, len(block), 64 * 1024):
         yield decompressor.decompress(block[at : at + 64 * 1024])
 

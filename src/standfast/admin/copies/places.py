@@ -1,7 +1,6 @@
-"""Where copies are: a directory, or S3 and what speaks its language.
+"""Places for copies: a directory, or a bucket of S3 or a compatible service.
 
-Names are of our own making: `cpy_….json`, `artifacts/ab/cdef…`. A file is in a place as a whole or not at all, and is
-durable when `put` returns. Failures of every place are OSError.
+A file appears in a place as a whole or not at all, and is durable when `put` returns. Every failure is an OSError.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from standfast.errors import Busy, InvalidInput, StorageError
 
 LOCK_WAIT_S = 30.0
 LEFT_AFTER_S = 24 * 3600
-"""Temporary directories that a killed process left are removed when they are this old."""
+"""After this time, temporary directories of killed processes are removed."""
 _WORK = "incoming-"
 
 
 def opened(text: str | None) -> CopyPlace:
-    """The place that a text names: a directory, or s3://BUCKET/PREFIX."""
+    """The place with this name: a directory, or s3://BUCKET/PREFIX."""
     if text is None:
         return Directory(os.path.abspath(copies_dir(os.environ)))
     if text.startswith("s3://"):
@@ -45,7 +44,7 @@ def configured(to: str | None) -> CopyPlace:
 
 
 class Directory:
-    """A directory, for its owner alone."""
+    """A directory that only its owner may read."""
 
     def __init__(self, path: str) -> None:
         self.path = self.shown = path
@@ -60,7 +59,7 @@ class Directory:
             return []
 
     def put(self, name: str, path: str) -> None:
-        """Move a finished file here. It was made in `working`, so it is on the same file system."""
+        """Move a finished file into the place. The file is in `working`, so it is on the same file system."""
         final = os.path.join(self.path, name)
         make_private(os.path.dirname(final))
         sync(path)
@@ -83,7 +82,7 @@ class Directory:
                 yield block
 
     def entries(self, under: str = "") -> Iterator[Entry]:
-        """Files at the top, or all that are under a name."""
+        """The files at the top, or all files below the directory `under`."""
         top = os.path.join(self.path, under)
         for directory, inner, names in os.walk(top):
             if not under:
@@ -112,7 +111,7 @@ class Directory:
 
     @contextmanager
     def locked(self, *, alone: bool) -> Iterator[None]:
-        """Any number may take copies at once; forgetting is done alone, so that no file it needs goes away."""
+        """Hold the lock of the place: shared to take a copy, exclusive (`alone`) to remove files."""
         make_private(self.path)
         fd = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

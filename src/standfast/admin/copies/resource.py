@@ -49,7 +49,7 @@ class Copy(Model):
     verified_us: int | None = None
     tested_us: int | None = None
     damage: str | None = None
-    """Why its manifest cannot be read."""
+    """The error of its manifest, if it cannot be read."""
     receipt: Receipt | None = None
 
     @property
@@ -60,14 +60,14 @@ class Copy(Model):
 
 
 class Tested(Model):
-    """What a test of a copy found."""
+    """The result of a test of a copy."""
 
     copy: Copy
     checks: list[check.Check]
 
 
 class Newest(Model):
-    """When the newest copies of each state were taken; None if there is none."""
+    """The times of the newest copy, the newest verified and the newest tested copy; None if there is none."""
 
     taken_us: int | None
     verified_us: int | None
@@ -80,7 +80,7 @@ def newest(tx: Tx) -> Newest:
 
 
 def stale(found: Newest, max_age: str, now_us: int) -> str:
-    """Why a person should take a copy; empty if none was ever taken, or the last verified one is young enough."""
+    """The warning about old copies. Empty if no copy was ever taken, or the last verified one is recent."""
     if found.taken_us is None:
         return ""
     if found.verified_us is None:
@@ -95,7 +95,7 @@ def stale(found: Newest, max_age: str, now_us: int) -> str:
 
 
 def listed(place: CopyPlace) -> list[Copy]:
-    """The copies in the place of one store, the newest first. A damaged one is listed as such."""
+    """The copies in the place of one store, the newest first, with the damaged ones."""
     try:
         names = {entry.name for entry in place.entries()}
         ids = sorted((name[:-5] for name in names if name.endswith(".json") and is_id(name[:-5])), reverse=True)
@@ -133,7 +133,7 @@ def read(place: CopyPlace, copy_id: str) -> Manifest:
 
 
 def chosen(copies: Sequence[Copy], which: str | None, place: str) -> Copy:
-    """The copy that a person means; without a name the newest verified one, else the newest that is not damaged."""
+    """The copy with this id or end of an id. Without one: the newest verified copy, else the newest undamaged one."""
     if which is None:
         sound = [copy for copy in copies if not copy.damage]
         found = [copy for copy in sound if copy.verified_us] or sound
@@ -149,7 +149,7 @@ def chosen(copies: Sequence[Copy], which: str | None, place: str) -> Copy:
 
 
 def as_of(copies: Sequence[Copy], time_us: int, place: str) -> Copy:
-    """The newest copy that was not taken after a time, verified if there is one. Raises NotFound."""
+    """The newest verified copy that was not taken after a time, else the newest of any state. Raises NotFound."""
     found = [copy for copy in copies if copy.taken_us <= time_us and not copy.damage]
     if not found:
         raise NotFound(f"no copy in {place} was taken before {iso(time_us)}", "standfast backup list")
@@ -165,11 +165,11 @@ def _marked(place: CopyPlace, copy_id: str, state: str) -> int | None:
         found = json.loads(joined(place.read(_mark(copy_id, state)), MARK_MAX_BYTES))
         return int(found["time_us"])
     except (OSError, ValueError, KeyError, TypeError, StorageError):
-        return None  # as if it had not been checked
+        return None  # the copy counts as not checked
 
 
 def note(place: CopyPlace, copy_id: str, state: str, now_us: int) -> int:
-    """Say in the place that a copy is verified or tested: a store that is gone cannot."""
+    """Write into the place that a copy is verified or tested, because the store may be lost later. Returns `now_us`."""
     try:
         place.put_bytes(_mark(copy_id, state), json.dumps({"time_us": now_us}).encode() + b"\n")
     except OSError as error:
@@ -214,7 +214,7 @@ class Copies(Resource):
         return copy
 
     def _witness(self) -> str | None:
-        """The digest of the journal; None if this role may not read or write what it needs. The copy is worth more."""
+        """The digest of the journal. None if this role may not read or write digests: a copy without one is useful."""
         try:
             return str(digests.extend(self.store))
         except StorageError:
@@ -273,7 +273,7 @@ class Copies(Resource):
         if sorted(copy.id for copy in listed(there)) != sorted((*plan.forget, *plan.keep)):
             raise Conflict("the copies changed since the plan was made", "standfast backup forget")
         if self.store.memory is not None and self.store.copies.enabled:
-            with suppress(StorageError):  # on a full disk: the newest verified copy stays
+            with suppress(StorageError):  # the disk may be full, and the newest verified copy is kept
                 self.take(to=place, why="before backup forget")
         self._remove(there, plan.forget)
 
@@ -337,14 +337,14 @@ class Copies(Resource):
         return copy.replace(receipt=self.store.write(body))
 
     def _fit(self, place: Directory) -> None:
-        """Local copies use at most a tenth of the disk that is free without them; the newest stays."""
+        """Remove local copies that use more than a tenth of the free disk. The newest one is kept."""
         copies = [copy for copy in listed(place) if not copy.damage]
         artifacts = sum(entry.size_bytes for entry in place.entries(ARTIFACTS))
         used = artifacts + sum(copy.size_bytes for copy in copies)
         budget = int(keep.FREE_SHARE * (place.free_bytes() + used))
         gone = keep.over_budget(copies, self.store.copies.keep, budget - artifacts)
         if gone:
-            with suppress(Busy):  # another copy is being taken: the next one looks again
+            with suppress(Busy):  # another process takes a copy, and will do this afterwards
                 self._remove(place, gone)
 
     def _remove(self, place: CopyPlace, ids: Sequence[str]) -> None:
@@ -363,7 +363,7 @@ class Copies(Resource):
         self.store.write(body)
 
     def _remaining(self, place: CopyPlace, ids: Sequence[str]) -> Sequence[set[str]] | None:
-        """The artifacts of each copy that stays; None if one of them cannot be read."""
+        """The artifacts of each remaining copy; None if a manifest cannot be read."""
         try:
             return [set(read(place, copy.id).artifacts) for copy in listed(place) if copy.id not in ids]
         except (StorageError, SchemaTooNew):

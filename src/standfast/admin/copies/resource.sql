@@ -1,4 +1,4 @@
--- Copies: what this store knows of them. Their manifests decide whether they exist.
+-- The copies that this store knows. A copy exists only if its manifest does.
 
 -- name: put
 INSERT INTO copy (id, place, why, note, seq, size_bytes, actor, taken_us, verified_us, tested_us)

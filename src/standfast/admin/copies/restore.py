@@ -1,7 +1,7 @@
-"""A copy becomes a store in a place of its own: `restore --to DIR`, or `--to postgresql://…` for copies by rows.
+"""Restore a copy into an empty place: `restore --to DIR`, or `--to postgresql://…` for copies by rows.
 
-The restored store says which copy it is (`meta.copy_of`) and is read only: it knows nothing of what was sent after it
-was taken, so nothing may continue in it. The database gets its name last: killed before that, there is no store.
+`meta.copy_of` of the restored store names the copy, and makes the store read only: it has no record of the effects that
+were sent after the copy was taken. The database gets its name last. If the process dies before that, there is no store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATABASE = "standfast.db"
 
 
 class Restored(Model):
-    """A copy that is a store again, to look at."""
+    """A restored copy, which is read only."""
 
     copy: str
     to: str
@@ -52,8 +52,9 @@ def restore(
 ) -> Restored:
     """Restore into a directory without a store, or into a database without one. Every hash is compared.
 
-    `meta` are facts that the restored store gets. On a server, `aside` is the new name of the schema that is there, and
-    `carried` makes more facts of the last sequence number of that one, if its ledger could be carried over.
+    `meta` are rows of the table `meta` for the restored store. On a server, `aside` is the new name of the old schema.
+    `carried` gets the last sequence number of the old store, or None if its ledger could not be carried over. It
+    returns more rows of `meta`.
     """
     if manifest.schema > LATEST:
         raise SchemaTooNew(
@@ -99,7 +100,7 @@ def _into_directory(
     make_private(directory)
     incoming = f"{final}.incoming"
     if os.path.lexists(incoming):
-        os.unlink(incoming)  # a restore that was killed
+        os.unlink(incoming)  # a killed restore left it
     os.close(os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     if manifest.by_rows:
         copying.load(incoming, manifest.schema, tables.by_table(_lines(manifest, place, progress), manifest.schema))
@@ -161,7 +162,7 @@ def _lines(manifest: Manifest, place: CopyPlace, progress: Progress) -> Iterator
 
 
 def _checked(blocks: Iterator[bytes], digest: str) -> Iterator[bytes]:
-    """Chunks of the size that a store has, and then the comparison with the digest."""
+    """Yield the bytes in chunks of `BLOCK_BYTES`. Raises Corrupt at the end if they have another digest."""
     from hashlib import sha256
 
     hashed, waiting = sha256(), b""

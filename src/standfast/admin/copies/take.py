@@ -1,9 +1,9 @@
-"""Taking a copy: one snapshot, one compressed file, the artifacts it names, and last the manifest.
+"""Take a copy: one snapshot, one compressed file, the artifacts that the snapshot names, and last the manifest.
 
     snapshot ─▶ file ─▶ artifacts ─▶ manifest
 
-Everything that was acknowledged before the snapshot is in the copy. Killed before the manifest there is no copy, and
-a later `forget` removes its files. Artifacts that the place has are not written again.
+Everything that was acknowledged before the snapshot is in the copy. If the process dies before the manifest is written,
+there is no copy, and a later `forget` removes its files. Artifacts that the place already has are not written again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Source(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What was asked for."""
+    """The facts about a copy that the caller gives."""
 
     why: str
-    """asked, hourly, or the command or migration that it comes before."""
+    """asked, hourly, or the name of the command or migration that follows."""
     note: str | None
     now_us: int
     progress: Progress
@@ -51,7 +51,7 @@ class Order(NamedTuple):
 
 
 def take(source: Source, root: CopyPlace, order: Order) -> Manifest:
-    """Take one copy. Raises StorageError naming the copy; then there is none, and the others are as they were."""
+    """Take one copy. Raises StorageError naming the copy: then it does not exist, and no other copy has changed."""
     copy_id, place = new_id("cpy"), root.of(source.store_id)
     try:
         with place.locked(alone=False), place.working() as work:
@@ -75,7 +75,7 @@ class _Taking(NamedTuple):
         root = self.source.artifacts or artifact_files.directory(path)
         with ExitStack() as stack:
             if os.path.isdir(root):
-                stack.enter_context(artifact_files.putting(root))  # the collector removes no file that the copy names
+                stack.enter_context(artifact_files.putting(root))  # meanwhile the collector removes no artifact
             file, facts = child.run(path, self.work, f"{self.id}.db.{packing.suffix()}", self.order.progress)
             counted = {table: Rows(rows) for table, rows in facts.rows.items()}
             made = self._manifest(file, counted, facts.artifacts, epoch=facts.epoch, schema=facts.schema, seq=facts.seq)
@@ -134,7 +134,7 @@ class _Taking(NamedTuple):
         return made
 
     def _put_artifacts(self, wanted: dict[str, int], blocks: Callable[[str], Iterator[bytes]]) -> list[str]:
-        """Put those that the place lacks. Returns the ones that the store itself cannot read."""
+        """Write the artifacts that the place lacks. Returns the digests that the store itself cannot read."""
         there = {entry.name: entry.size_bytes for entry in self.place.entries(ARTIFACTS)} if wanted else {}
         unreadable = []
         for done, (digest, size_bytes) in enumerate(wanted.items()):
@@ -145,7 +145,7 @@ class _Taking(NamedTuple):
             path = os.path.join(self.work, "artifact")
             try:
                 write(path, blocks(digest), digest)
-            except Corrupt:  # `artifact verify` names it too; the rest of the store is worth a copy
+            except Corrupt:  # a copy of the rest is useful; `artifact verify` reports this artifact too
                 unreadable.append(digest)
             else:
                 self.place.put(name, path)
@@ -153,7 +153,7 @@ class _Taking(NamedTuple):
 
 
 def artifact_name(digest: str) -> str:
-    """Where an artifact is in a place."""
+    """The name of an artifact in a place."""
     return os.path.relpath(artifact_files.path_of(ARTIFACTS, digest), ".")
 
 
@@ -171,7 +171,7 @@ def write(path: str, blocks: Iterator[bytes], digest: str) -> None:
 
 
 def _together(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines in blocks: a compressor is called once a megabyte, not once a row."""
+    """Join lines into blocks of 1 MiB, so that the compressor is not called once per row."""
     waiting = bytearray()
     for line in lines:
         waiting += line

@@ -63,7 +63,7 @@ def mover(path: str) -> Iterator[Callable[[], None]]:
 
 
 def forget(path: str) -> None:
-    """Remove the unfinished file of a move to `path`: after that, a move that still runs cannot complete."""
+    """Remove the unfinished file of a move to `path`. A move that still runs then fails: it cannot rename the file."""
     with suppress(FileNotFoundError):
         os.unlink(f"{path}.moving")
 
@@ -72,8 +72,8 @@ def forget(path: str) -> None:
 def loading(
     path: str, schema: int, rows: Iterable[tuple[Table, Iterator[Any]]], meta: dict[str, str], aside: str
 ) -> Iterator[Snapshot]:
-    """Make the file `path` of these rows. The file gets its name when the block ends without an error. `aside` is a
-    directory for an existing store, which moved away before.
+    """Make the file `path` from these rows. The file gets its name when the block ends without an error. `aside` is a
+    directory for a sealed store at `path`, which moved away before.
     """
     make_private(os.path.dirname(path))
     forget(path)  # a move that was killed left it
