@@ -61,7 +61,7 @@ class Snapshot:
 
 
 def rows_of(connection: psycopg.Connection[Any], table: Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table in the order of its key. SQLite has the same order."""
+    """The rows of a table in the order of its key. COLLATE "C" gives the order of SQLite."""
     columns = ", ".join(_READ.get((table.name, column), column) for column in table.columns)
     types = rules(table.name)
     key = ", ".join(f'{name} COLLATE "C"' if types[name].type == "TEXT" else name for name in table.key)
