@@ -142,7 +142,8 @@ class Template(ABC):
 class FileTemplate(Template):
     def __init__(self, url: str, place: Path, *, neighbours: bool) -> None:
         super().__init__(url, place, neighbours=neighbours)
-        with closing(apsw.Connection(url)) as connection:  # the last one to close moves the WAL into the file
+        # the last process that closes the store moves the WAL into the file
+        with closing(apsw.Connection(url)) as connection:
             self.store_id = str(connection.execute(STORE_ID).get)
         self.content = Path(url).read_bytes()
 

@@ -107,7 +107,7 @@ def test_the_nearest_before_and_after_any_moment_are_found(told: tuple[standfast
 
 
 @pytest.mark.parametrize("occurred", [2**62 + 1, 0, True, 1.5, timedelta(hours=1), "soon"])
-def test_a_value_that_is_no_time_is_refused_and_nothing_is_said(sf: standfast.Standfast, occurred: Any) -> None:
+def test_an_invalid_time_is_refused_and_no_event_is_written(sf: standfast.Standfast, occurred: Any) -> None:
     with sf.session("s") as session:
         with pytest.raises(standfast.InvalidInput, match=r"occurred is a datetime or a text|not a time"):
             sf.sessions.say("s", "user", "hello", occurred=occurred)

@@ -38,7 +38,7 @@ def catalogue() -> dict[str, dict[str, str]]:
     return found
 
 
-def test_every_table_is_on_the_page_with_its_role_and_what_is_gone_with_it() -> None:
+def test_every_table_is_on_the_page_with_its_role_and_its_loss() -> None:
     """001-20, 001-30, 001-77, 002-1: category, contents, updates, access, loss, recovery, stale risk of each state."""
     found = catalogue()
     assert set(found) == {table for table, _ in expected_columns()}
@@ -47,7 +47,7 @@ def test_every_table_is_on_the_page_with_its_role_and_what_is_gone_with_it() -> 
     assert {table.name: table.role for table in tables()} == {name: row["role"] for name, row in found.items()}
 
 
-def test_a_table_is_written_by_the_room_of_its_role_alone() -> None:
+def test_a_table_is_written_only_by_the_package_of_its_role() -> None:
     """002-1, 002-8, 002-32: the roles are kept apart in the code. Importers bring in what others wrote down."""
     core = {"event": "ledger", "lease": "record", "artifact": "record", "artifact_chunk": "record"}
     core |= {"repository": "record", "removed": "ledger", "digest": "ledger"}

@@ -94,7 +94,7 @@ def test_a_newer_store_is_refused_with_what_to_do(tmp_path: Path) -> None:
     assert caught.value.hint == modules.UPGRADE
 
 
-def test_an_old_process_goes_on_beside_an_additive_change_and_is_fenced_by_min_writer(tmp_path: Path) -> None:
+def test_an_old_process_continues_beside_an_additive_change_and_is_fenced_by_min_writer(tmp_path: Path) -> None:
     """002-17: live migration, with the old version still running."""
     path = tmp_path / "standfast.db"
     with standfast.open(path, data_dir=tmp_path / "data") as old:
@@ -119,7 +119,7 @@ def test_a_changed_later_migration_is_refused(engine_url: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 3], ids=["schema 1", "schema 4"])
-def test_a_development_store_is_refused_and_left_as_it_is(engine_url: str, tmp_path: Path, steps: int) -> None:
+def test_a_development_store_is_refused_and_not_changed(engine_url: str, tmp_path: Path, steps: int) -> None:
     """003-38: the history starts with the first release; a store from before says so, and nothing is changed."""
     first = MIGRATIONS[0]._replace(name="foundation", text=MIGRATIONS[0].text + "\n-- before the first release")
     engine_of(engine_url, NOBODY, (first, *LATER[:steps])).close()
@@ -131,7 +131,7 @@ def test_a_development_store_is_refused_and_left_as_it_is(engine_url: str, tmp_p
     assert before == ([] if "://" in engine_url else dumped(Path(engine_url)))
 
 
-def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_database_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE theirs (a)")

@@ -43,7 +43,7 @@ def test_a_killed_server_starts_again_with_what_was_committed() -> None:
             assert connection.execute("SHOW application_name").fetchone() == ("standfast",)
 
 
-def test_a_server_is_gone_when_the_process_that_started_it_is_killed() -> None:
+def test_a_server_ends_when_the_process_that_started_it_is_killed() -> None:
     keeper = subprocess.Popen([sys.executable, "-c", KEEPER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     with keeper:
         assert keeper.stdout is not None
@@ -73,7 +73,7 @@ def test_each_test_has_a_database_of_its_own(pg_database: str, pg_url: str) -> N
         assert connection.execute("SHOW server_encoding").fetchone() == ("UTF8",)
 
 
-def test_engine_url_names_a_fresh_place_on_each_engine(engine_url: str, tmp_path: Path) -> None:
+def test_engine_url_names_an_empty_store_on_each_engine(engine_url: str, tmp_path: Path) -> None:
     if engine_url.startswith("postgresql://"):
         with psycopg.connect(engine_url) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)

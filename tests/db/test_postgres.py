@@ -1,4 +1,4 @@
-"""The PostgreSQL engine on a quiet day: what a body may do, what it costs, what it leaves behind."""
+"""The PostgreSQL engine without faults: what a body may do, what it costs, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_body_that_raises_leaves_nothing_and_its_error_is_unchanged(engine: Po
     engine.write(lambda tx: tx.run(PUT, key="a", n=1), CALLER)  # and the connection is sound
 
 
-def test_what_is_deferred_is_handed_over_no_later_than_the_commit(engine: PostgresEngine) -> None:
+def test_deferred_work_is_handed_over_no_later_than_the_commit(engine: PostgresEngine) -> None:
     rows: list[object] = []
 
     def body(tx: Tx) -> int:
@@ -124,7 +124,7 @@ def test_more_statements_than_the_network_buffers_hold_do_not_block(engine: Post
     assert count(engine) == 3000
 
 
-def test_values_come_back_as_they_went_in(engine: PostgresEngine) -> None:
+def test_values_are_read_as_they_were_written(engine: PostgresEngine) -> None:
     text = "naïve ' \\ % %s {x} :n $1 🦀\n"
     put = statement("INSERT INTO thing (key, n, f, b) VALUES (:k, :n, :f, :b) RETURNING key, n, f, b")
     values: list[dict[str, object]] = [
@@ -218,7 +218,7 @@ def test_the_time_is_the_servers_one_per_transaction_and_an_injected_clock_overr
     assert engine.read(lambda tx: tx.now_us(), manual) == clock.now_us()
 
 
-def test_settings_hold_for_the_transaction_alone(engine: PostgresEngine) -> None:
+def test_settings_apply_only_to_the_transaction(engine: PostgresEngine) -> None:
     """A pooler may give the session to another client, so no setting may remain in it."""
     names = ["search_path", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
     names += ["synchronous_commit"]
@@ -249,7 +249,7 @@ def test_a_heartbeat_does_not_wait_for_the_disk_and_everything_else_does(engine:
         assert ask(tx) == "on"
 
 
-def test_a_server_that_promises_more_is_not_asked_for_less(pg_database: str) -> None:
+def test_a_server_with_stronger_settings_keeps_them(pg_database: str) -> None:
     name = pg_database.rpartition("/")[2]
     with psycopg.connect(pg_database, autocommit=True) as admin:
         admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = remote_apply".encode())
@@ -327,9 +327,7 @@ def test_a_transaction_held_too_long_is_rolled_back(engine: PostgresEngine, monk
     assert count(engine) == 0
 
 
-def test_the_server_itself_ends_a_transaction_that_nobody_moves(
-    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_ends_an_idle_transaction(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped process must not hold its locks permanently."""
     quick = engine._modes.held.header.replace(b"'5000'", b"'50'")
     assert quick != engine._modes.held.header
@@ -374,7 +372,7 @@ def test_a_stopped_writer_loses_its_transaction_and_runs_its_body_again_when_it_
 # -- beside the caller ------------------------------------------------------------------------------
 
 
-def test_submitted_bodies_are_told_when_they_are_on_disk(engine: PostgresEngine) -> None:
+def test_submitted_bodies_are_acknowledged_when_they_are_on_disk(engine: PostgresEngine) -> None:
     done: dict[str, tuple[object, BaseException | None]] = {}
     all_done = threading.Semaphore(0)
 
@@ -520,7 +518,7 @@ store.close()
 """
 
 
-def test_a_forked_child_leaves_its_parents_connections_alone(pg_database: str) -> None:
+def test_a_forked_child_does_not_use_its_parents_connections(pg_database: str) -> None:
     run = [sys.executable, "-W", "error", "-c", FORK, pg_database]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -534,7 +532,7 @@ def test_the_driver_is_not_imported_before_a_postgresql_url_is_opened() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_engines_that_nobody_closed_are_closed_at_exit(pg_database: str) -> None:
+def test_engines_that_were_not_closed_are_closed_at_exit(pg_database: str) -> None:
     code = (
         "import sys\nfrom standfast.db.contract import Caller\nfrom standfast.clock import SYSTEM\n"
         "from standfast.db.postgres.registry import open_engine\n"

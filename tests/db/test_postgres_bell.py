@@ -68,7 +68,7 @@ def put(engine: PostgresEngine, name: str) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_commit_wakes_those_who_wait_in_this_process_at_once(engine: PostgresEngine) -> None:
+def test_a_commit_wakes_waiting_callers_of_this_process_at_once(engine: PostgresEngine) -> None:
     engine._bell._listen = None  # without help from the server
     with engine.watch() as first, engine.watch() as second:
         assert not first.wait(0)
@@ -107,9 +107,7 @@ def test_a_commit_in_another_process_wakes_us(engine: PostgresEngine, pg_databas
     print(f"median wake-up {sorted(latencies)[10] * 1000:.1f} ms")
 
 
-def test_a_waiter_looks_again_by_itself_more_and_more_rarely(
-    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_waiting_caller_polls_at_growing_intervals(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine._bell._listen = None
     waits: list[float] = []
     with engine.watch() as watch:
@@ -122,7 +120,7 @@ def test_a_waiter_looks_again_by_itself_more_and_more_rarely(
 
 
 @pytest.mark.usefixtures("patient")
-def test_the_listener_comes_back_after_its_connection_was_lost(engine: PostgresEngine, pg_database: str) -> None:
+def test_the_listener_reconnects_after_its_connection_was_lost(engine: PostgresEngine, pg_database: str) -> None:
     other = PostgresEngine(pg_database, CALLER)
     with engine.watch() as watch:
         listening(engine)
@@ -155,7 +153,7 @@ def test_the_last_watch_takes_the_listener_with_it(engine: PostgresEngine, pg_da
         assert time.monotonic() < deadline
 
 
-def test_a_bell_that_cannot_ring_fails_no_write(engine: PostgresEngine) -> None:
+def test_a_failed_notification_fails_no_write(engine: PostgresEngine) -> None:
     rung = threading.Event()
 
     def broken() -> None:
@@ -181,7 +179,7 @@ def test_many_commits_ring_once_per_interval(engine: PostgresEngine) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_command_that_writes_and_leaves_at_once_is_still_heard(engine: PostgresEngine, pg_database: str) -> None:
+def test_a_command_that_writes_and_exits_at_once_still_notifies(engine: PostgresEngine, pg_database: str) -> None:
     with engine.watch() as watch:
         listening(engine)
         watch.wait(0)

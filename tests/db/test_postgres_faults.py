@@ -76,7 +76,7 @@ def in_thread(work: object) -> threading.Thread:
 # -- races ----------------------------------------------------------------------------------------
 
 
-def test_a_deadlock_is_run_again_and_nobody_notices(engine: PostgresEngine) -> None:
+def test_a_deadlock_is_retried_without_an_error(engine: PostgresEngine) -> None:
     put(engine, "a")
     put(engine, "b")
     meet = threading.Barrier(2)
@@ -115,7 +115,7 @@ def test_a_lost_race_is_run_again(engine: PostgresEngine, code: str) -> None:
     assert keys(engine) == ["a"]
 
 
-def test_two_bodies_that_look_first_and_write_then_end_as_if_one_came_after_the_other(engine: PostgresEngine) -> None:
+def test_two_bodies_that_read_and_then_write_end_in_a_serial_order(engine: PostgresEngine) -> None:
     top = statement("SELECT COALESCE(max(n), 0) + 1 AS n FROM thing")
     meet = threading.Barrier(2)
     found: list[int] = []
@@ -135,7 +135,7 @@ def test_two_bodies_that_look_first_and_write_then_end_as_if_one_came_after_the_
     assert sorted(found) == [1, 2]
 
 
-def test_what_stays_locked_until_the_deadline_is_busy_and_says_who(
+def test_a_row_that_stays_locked_until_the_deadline_is_busy_and_names_the_holder(
     engine: PostgresEngine, pg_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(engine, "a")
@@ -434,7 +434,7 @@ def test_an_address_prints_itself_without_its_password(pg_database: str) -> None
     assert "***" in shown
 
 
-def test_nobody_there_is_said_at_once_and_not_after_the_deadline() -> None:
+def test_a_missing_server_is_reported_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(StorageError) as raised:
         open_engine("postgresql://postgres@127.0.0.1:1/postgres", CALLER)
@@ -442,7 +442,7 @@ def test_nobody_there_is_said_at_once_and_not_after_the_deadline() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_a_server_that_never_answers_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """libpq's ping holds the interpreter: the whole process stood still for as long as connecting had taken."""
     monkeypatch.setattr(connect, "pq", None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -452,7 +452,7 @@ def test_a_server_that_never_answers_is_asked_once(monkeypatch: pytest.MonkeyPat
     assert caught.value.sqlstate == ABSENT
 
 
-def test_a_server_without_a_connection_to_spare_is_busy_for_whoever_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_a_free_connection_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """003-27: a crowd waits and gets Busy; it is no fault of the store."""
     monkeypatch.setattr(retry.RetryBudget.__init__, "__defaults__", (0.3,))
     with TemporaryPostgres("max_connections = 5\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0") as server:

@@ -131,9 +131,7 @@ def test_a_foreign_exception_is_not_swallowed_by_a_lost_race(
 
 @pytest.mark.parametrize("how", ["signal", "thread"])
 @pytest.mark.parametrize("what", ["write", "block", "read"])
-def test_an_exception_at_any_place_hurts_its_caller_alone(
-    pg_database: str, tmp_path: Path, what: str, how: str
-) -> None:
+def test_an_exception_at_any_point_hits_only_its_caller(pg_database: str, tmp_path: Path, what: str, how: str) -> None:
     """000-1, 002-10, 002-11: a sample of the campaign `interrupts-postgres`."""
     with Child(
         "standfast_prove.campaigns.interrupts_postgres:interrupt_everywhere",

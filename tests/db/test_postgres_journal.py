@@ -122,7 +122,7 @@ def test_an_open_transaction_in_another_database_is_named(
     assert read_all(log, None, 50)[0] == ["waits"]
 
 
-def test_a_role_without_rights_is_told_too(
+def test_a_role_without_rights_is_notified_too(
     store: Store, pg_database: str, neighbour: psycopg.Connection[object]
 ) -> None:
     """The server hides the times of other roles: the age is unknown, the process is not."""

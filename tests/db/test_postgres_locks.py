@@ -355,7 +355,7 @@ def test_a_method_waits_at_the_statement_that_locks_its_row(
     assert waiting.endswith(("FOR UPDATE", "FOR SHARE"))
 
 
-def test_a_step_is_recorded_behind_whoever_takes_its_session(pg_database: str, tmp_path: Path) -> None:
+def test_a_step_is_recorded_after_a_process_that_takes_its_session(pg_database: str, tmp_path: Path) -> None:
     """002-25: else the new owner would look for the step before it is there, and run it again."""
     with opened(pg_database, tmp_path, Names()) as sf, sf.session("takeover") as s:
         with locked(pg_database, "session", f"id = '{s.id}'") as admin:
@@ -409,7 +409,7 @@ def test_two_reports_of_one_problem_at_once_are_one_task(shared: Handle, shared_
     assert (second.id, second.occurrences) == (first.id, 2)
 
 
-def test_the_last_place_of_a_box_is_given_once(shared: Handle, shared_url: str) -> None:
+def test_the_last_free_entry_of_a_box_is_given_once(shared: Handle, shared_url: str) -> None:
     """002-25: a box that holds one message, and two senders."""
     shared.mail.bound("full", 1)
     with psycopg.connect(shared_url, autocommit=True) as admin:
@@ -448,7 +448,7 @@ def test_two_labels_of_one_repository_at_once_get_one_id(shared: Handle, shared_
     assert "pg_advisory_xact_lock" in waiting
 
 
-def test_a_move_waits_for_who_makes_the_tables(shared: Handle, shared_url: str) -> None:
+def test_a_move_waits_for_the_process_that_makes_the_tables(shared: Handle, shared_url: str) -> None:
     """003-18: no migration and no load of the same database overlaps it."""
 
     def move() -> None:
@@ -486,7 +486,7 @@ def test_two_that_open_a_new_store_make_its_tables_one_after_the_other(pg_databa
         waiting = waits_in(admin, beside)
         holder.rollback()
         assert beside.end() is None
-    assert waiting  # the first 1,024 bytes of what it waits in do not reach the lock
+    assert waiting  # the statement it waits in is longer than 1,024 bytes, so its lock clause is cut off
 
 
 # -- what a commit waits for -------------------------------------------------------------------------------
@@ -502,7 +502,7 @@ def test_nothing_is_committed_before_the_schema_is_known_to_be_ours(pg_database:
         assert admin.execute("SELECT 1 FROM standfast.meta WHERE key = 'late'").fetchall() == []
 
 
-def test_who_follows_from_now_on_gets_what_was_open_then(pg_database: str, tmp_path: Path) -> None:
+def test_a_follower_from_now_on_gets_events_of_transactions_that_were_open(pg_database: str, tmp_path: Path) -> None:
     """002-25: an older transaction is open while a newer one commits; its events come after `now()`, and are read."""
     event = """INSERT INTO standfast.event (time_us, occurred_us, scope, actor, holder, source, type, subject)
                VALUES (1, 1, '', 'a', 'h', 'seen', 'x.y', 'early')"""
@@ -514,7 +514,7 @@ def test_who_follows_from_now_on_gets_what_was_open_then(pg_database: str, tmp_p
         assert "early" in [event.subject for event in sf.journal.tail(cursor).events]
 
 
-def test_what_a_dead_worker_left_is_passed_by_while_another_looks_after_it(pg_database: str, tmp_path: Path) -> None:
+def test_a_run_of_a_dead_worker_that_another_worker_handles_is_skipped(pg_database: str, tmp_path: Path) -> None:
     """002-25: of two runs of a dead process one is locked; the other is ended, and no caller waits."""
     with opened(pg_database, tmp_path, Names()) as sf, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         first, second = asked_runs(sf)

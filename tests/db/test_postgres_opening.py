@@ -71,14 +71,14 @@ def test_a_fresh_store_knows_itself(pg_database: str) -> None:
     assert ledger == [(m.version, m.name, m.checksum) for m in MIGRATIONS]
 
 
-def test_everything_lives_in_a_schema_of_its_own(pg_database: str) -> None:
+def test_all_tables_are_in_one_schema(pg_database: str) -> None:
     open_engine(pg_database, CALLER).release()
     with psycopg.connect(pg_database) as admin:
         places = "SELECT DISTINCT schemaname FROM pg_tables WHERE schemaname !~ '^pg_|information_schema'"
         assert admin.execute(places).fetchall() == [("standfast",)]
 
 
-def test_a_newer_store_is_refused_and_says_what_to_do(pg_database: str) -> None:
+def test_a_newer_store_is_refused_with_the_next_step(pg_database: str) -> None:
     open_with(pg_database, *MIGRATIONS, NEXT)
     with pytest.raises(SchemaTooNew) as raised:
         open_engine(pg_database, CALLER)
@@ -87,7 +87,7 @@ def test_a_newer_store_is_refused_and_says_what_to_do(pg_database: str) -> None:
     assert raised.value.hint == modules.UPGRADE
 
 
-def test_an_additive_migration_leaves_running_writers_alone_and_a_fencing_one_stops_them(pg_database: str) -> None:
+def test_an_additive_migration_does_not_stop_running_writers_and_a_fencing_one_does(pg_database: str) -> None:
     running = open_engine(pg_database, CALLER)
     open_with(pg_database, *MIGRATIONS, NEXT)
     running.write(lambda tx: tx.run(MINE, name="a"), CALLER)
@@ -101,7 +101,7 @@ def test_an_additive_migration_leaves_running_writers_alone_and_a_fencing_one_st
     running.release()
 
 
-def test_a_changed_history_is_told_by_the_name_of_the_migration(pg_database: str) -> None:
+def test_a_changed_history_is_refused_with_the_name_of_the_migration(pg_database: str) -> None:
     open_with(pg_database, *MIGRATIONS, NEXT)
     with psycopg.connect(pg_database) as admin:
         admin.execute("UPDATE standfast.migration SET checksum = 'other' WHERE version = %s", (LATEST + 1,))
@@ -119,7 +119,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(pg_database: str) -> None:
     engine.release()
 
 
-def test_a_schema_of_the_same_name_that_is_not_ours_is_left_alone(pg_database: str) -> None:
+def test_a_foreign_schema_of_the_same_name_is_not_changed(pg_database: str) -> None:
     with psycopg.connect(pg_database) as admin:
         admin.execute("CREATE SCHEMA standfast")
         admin.execute("CREATE TABLE standfast.theirs (n int)")
@@ -148,7 +148,7 @@ def test_killed_in_the_middle_of_a_migration_the_next_one_finds_a_clean_start(pg
 # -- servers --------------------------------------------------------------------------------------------
 
 
-def test_a_server_without_fsync_is_refused_unless_told_otherwise() -> None:
+def test_a_server_without_fsync_is_refused_unless_the_user_insists() -> None:
     with TemporaryPostgres("fsync = off") as server:
         with pytest.raises(UnsafeStorage, match="fsync = off") as raised:
             open_engine(server.url, CALLER)
@@ -169,7 +169,7 @@ def test_a_database_that_cannot_hold_every_character_is_refused(pg_url: str) -> 
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
-def test_a_standby_is_told_apart_and_can_be_read() -> None:
+def test_a_standby_is_recognised_and_can_be_read() -> None:
     with TemporaryPostgres("hot_standby = on") as server:
         engine = open_engine(server.url, CALLER)
         engine.write(lambda tx: tx.run(MINE, name="a"), CALLER)
@@ -191,7 +191,7 @@ def test_a_standby_is_told_apart_and_can_be_read() -> None:
         engine.release()
 
 
-def test_a_role_that_may_not_create_is_told_what_its_administrator_can_do(pg_database: str) -> None:
+def test_a_role_that_may_not_create_gets_the_commands_for_its_administrator(pg_database: str) -> None:
     role = f"plain_{uuid.uuid4().hex[:12]}"
     plain = pg_database.replace("postgres@", f"{role}@")
     with psycopg.connect(pg_database, autocommit=True) as admin:
@@ -240,7 +240,7 @@ def test_a_journal_from_another_cluster_is_settled_once(pg_database: str) -> Non
         assert meta(pg_database)["cluster"] == here
 
 
-def test_a_journal_ahead_of_its_cluster_is_settled_even_where_clusters_cannot_be_told_apart(pg_database: str) -> None:
+def test_a_journal_ahead_of_its_cluster_is_settled_even_if_clusters_look_alike(pg_database: str) -> None:
     engine = open_engine(pg_database, CALLER)
     event = statement(
         "INSERT INTO event (xid, time_us, occurred_us, scope, actor, holder, source, type, subject)"

@@ -77,7 +77,7 @@ def test_everything_works_behind_a_transaction_pooler(pooler: RotatingPooler, pg
     assert pooler.impatient == 0
 
 
-def test_no_session_is_left_changed_behind_a_pooler(pooler: RotatingPooler, pg_database: str) -> None:
+def test_behind_a_pooler_no_session_setting_is_left_changed(pooler: RotatingPooler, pg_database: str) -> None:
     engine = open_engine(pooler.url(pg_database), CALLER)
     work(engine, threads=2, each=5)
     with psycopg.connect(pooler.url(pg_database), autocommit=True, prepare_threshold=None) as other:
@@ -101,7 +101,7 @@ def test_a_pooler_that_hides_itself_is_noticed_at_the_first_lost_plan(pooler: Ro
     engine.release()
 
 
-def test_a_declared_pooler_is_believed_and_the_word_never_reaches_the_server(pg_database: str) -> None:
+def test_a_declared_pooler_is_believed_and_the_parameter_is_not_sent_to_the_server(pg_database: str) -> None:
     engine = open_engine(pg_database + "?pooler=transaction", CALLER)
     assert engine.facts()["pooler"] is True
     engine.write(lambda tx: tx.run(PUT, name="a"), CALLER)
@@ -114,7 +114,7 @@ def test_a_declared_pooler_is_believed_and_the_word_never_reaches_the_server(pg_
     plain.release()
 
 
-def test_behind_a_pooler_waiters_look_again_by_themselves_or_listen_around_it(
+def test_behind_a_pooler_waiting_callers_poll_or_listen_on_a_direct_connection(
     pooler: RotatingPooler, pg_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = open_engine(pooler.url(pg_database), CALLER)

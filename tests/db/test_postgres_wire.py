@@ -1,4 +1,4 @@
-"""The conversation on one connection, and what it survives."""
+"""The protocol on one connection, and the faults that it survives."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_silent_host_costs_its_own_time_and_the_next_one_is_tried(pg_database:
     connection.close()
 
 
-def test_without_psycopg_the_message_says_what_to_install() -> None:
+def test_without_psycopg_the_message_has_the_pip_command() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "import standfast\n"

@@ -221,7 +221,7 @@ def test_every_check_refuses_what_it_forbids(live: Live) -> None:
 
 
 def test_every_value_a_check_lists_is_accepted(live: Live) -> None:
-    """001-41: a state that the schema forgets would stop a release at its first use."""
+    """001-41: a state that is missing in the schema would stop a release at its first use."""
     listed = [(table, one) for table in TABLES for one in map(_one_of, TABLES[table].checks) if one]
     refused = []
     for table, (column, allowed) in listed:
@@ -273,7 +273,7 @@ def test_every_unique_key_is_unique_and_by_all_of_its_columns(live: Live) -> Non
     assert wrong == []
 
 
-def test_every_foreign_key_needs_its_row_and_goes_with_it(live: Live) -> None:
+def test_every_foreign_key_needs_its_row_and_is_deleted_with_it(live: Live) -> None:
     """001-41: no note without its task, and none is left when the task is removed."""
     wrong = []
     for table, listed in TABLES.items():

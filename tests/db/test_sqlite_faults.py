@@ -93,7 +93,7 @@ def test_a_full_disk_under_many_threads_acknowledges_nothing_that_is_not_there(t
         assert integrity(path) == "ok"
 
 
-def test_a_store_cannot_be_made_on_a_full_disk_and_the_sentence_says_so(tmp_path: Path) -> None:
+def test_a_store_cannot_be_made_on_a_full_disk_and_the_message_says_so(tmp_path: Path) -> None:
     with or_skip(), memory(tmp_path / "small", size="64k"):
         (tmp_path / "small" / "ballast").write_bytes(bytes(60_000))
         with pytest.raises(standfast.StorageError) as caught:
@@ -132,7 +132,7 @@ def write_under_a_limit(path: str, oracle: str) -> None:
 # -- a read-only place --------------------------------------------------------------------------------------
 
 
-def test_a_read_only_file_system_is_said_and_works_again_when_it_is_writable(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_reported_and_works_again_when_it_is_writable(tmp_path: Path) -> None:
     with or_skip(), memory(tmp_path / "small", size="4m"):
         path = tmp_path / "small" / "store" / "standfast.db"
         with standfast.open(path, data_dir=tmp_path) as sf:
@@ -149,7 +149,7 @@ def test_a_read_only_file_system_is_said_and_works_again_when_it_is_writable(tmp
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT SHOWN on this machine: another user needs root")
-def test_a_directory_of_somebody_else_is_said(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "store" / "standfast.db"
     standfast.open(path, data_dir=tmp_path).close()
     with Child("tests.db.test_sqlite_faults:open_as_nobody", path=str(path)) as child:
@@ -242,7 +242,7 @@ def fail_beside_others(path: str, oracle: str) -> None:
     others = [Task(write, n) for n in range(2, 8)]  # they commit while the first one's sync is under way
     assert [task.done() for task in [first, *others]] == [None] * 7
     say("done")
-    heard()  # and the power goes before anybody could heal anything
+    heard()  # and power is lost before any process could rewrite the WAL
 
 
 def test_a_failed_sync_is_healed_also_by_a_process_that_has_not_seen_it(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_failed_sync_is_healed_also_by_a_process_that_has_not_seen_it(tmp_path
     assert set(noted(oracle)) <= set(found(disk.path, tmp_path))
 
 
-def test_without_healing_what_is_written_behind_a_failed_sync_is_lost(tmp_path: Path) -> None:
+def test_without_the_rewrite_rows_behind_a_failed_sync_are_lost(tmp_path: Path) -> None:
     """The control: the disk of these tests really forgets, and nothing else would have saved the rows."""
     with or_skip():
         disk = Disk(tmp_path)
@@ -372,7 +372,7 @@ def test_waiting_for_the_lock_takes_no_further_descriptor(sf: standfast.Standfas
     assert keys(sf) == ["k-before", "k-waited"]
 
 
-def test_a_stopped_lock_holder_is_named_at_the_deadline_and_all_goes_on_when_it_continues(
+def test_a_stopped_lock_holder_is_named_at_the_deadline_and_everything_continues_when_it_does(
     sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """003-33: a clear error instead of a wait without end."""
@@ -426,7 +426,7 @@ def fork_and_write(path: str) -> None:
     say(keys(sf))
 
 
-def test_a_forked_child_opens_its_own_and_the_parent_goes_on(path: Path) -> None:
+def test_a_forked_child_opens_its_own_engine_and_the_parent_continues(path: Path) -> None:
     """000-1"""
     with Child("tests.db.test_sqlite_faults:fork_and_write", path=str(path)) as parent:
         assert parent.end() == [
@@ -465,7 +465,7 @@ def fork_beside_writers(path: str, oracle: str) -> None:
     say([task.done() for task in tasks])
 
 
-def test_forking_beside_threads_that_write_disturbs_nobody(path: Path, tmp_path: Path) -> None:
+def test_forking_beside_writing_threads_disturbs_none_of_them(path: Path, tmp_path: Path) -> None:
     """000-1: neither the parent's threads nor the child notice."""
     oracle = tmp_path / "oracle"
     with Child("tests.db.test_sqlite_faults:fork_beside_writers", path=str(path), oracle=str(oracle)) as parent:

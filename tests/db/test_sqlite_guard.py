@@ -1,4 +1,4 @@
-"""What protects the file against everybody else: the guard, the check of the log, the triggers, the caretaker."""
+"""The protection of the file against other processes: the guard, the identity check, the triggers, the caretaker."""
 
 from __future__ import annotations
 
@@ -458,7 +458,7 @@ def test_what_other_programs_rightly_do_raises_no_alarm(
 FORGET = statement("DELETE FROM meta WHERE key LIKE 'k-%'")
 
 
-def test_without_further_descriptors_a_writer_still_checks_and_a_waiter_looks_again(
+def test_without_free_descriptors_a_writer_still_checks_and_a_waiting_caller_polls(
     sf: standfast.Standfast, path: Path
 ) -> None:
     put(sf, "k-before")
@@ -533,7 +533,7 @@ def test_a_store_whose_files_were_replaced_under_another_process_is_not_opened(
         assert integrity(path) == "ok"
 
 
-def test_a_writer_notices_that_its_rows_are_gone_after_another_process_rebuilt_the_index(path: Path) -> None:
+def test_a_writer_notices_lost_rows_after_another_process_rebuilt_the_index(path: Path) -> None:
     """R2, 000-1: WAL and WAL index agree again, so only the journal shows the loss."""
     standfast.open(path, data_dir=path.parent).close()
     checkpoint(path)
@@ -603,7 +603,7 @@ def fill_the_wal(path: str) -> None:
         say(error.code)
 
 
-def test_processes_that_come_and_go_never_look_like_replaced_files(path: Path, tmp_path: Path) -> None:
+def test_processes_that_start_and_exit_never_look_like_replaced_files(path: Path, tmp_path: Path) -> None:
     standfast.open(path, data_dir=tmp_path).close()
     with Nursery() as nursery:
         for _ in range(3):

@@ -25,7 +25,7 @@ from tests.skipping import or_skip
 
 
 @pytest.mark.parametrize("what", ["write", "block", "read"])
-def test_an_interrupt_at_any_place_strikes_its_caller_alone(tmp_path: Path, what: str) -> None:
+def test_an_interrupt_at_any_point_hits_only_its_caller(tmp_path: Path, what: str) -> None:
     """000-1: no caller hangs, nothing acknowledged is missing, nothing is there twice."""
     path, oracle = tmp_path / "standfast.db", tmp_path / "oracle"
     with Child(
@@ -45,7 +45,7 @@ def test_an_interrupt_at_any_place_strikes_its_caller_alone(tmp_path: Path, what
         assert len(main) == int(value(sf, "n:main") or 0)
 
 
-def test_an_interrupt_at_any_place_of_opening_and_closing_leaves_the_store_free(tmp_path: Path) -> None:
+def test_an_interrupt_at_any_point_of_opening_and_closing_leaves_the_store_free(tmp_path: Path) -> None:
     """000-1, 003-33: the next opening works, in this process and in another."""
     path = tmp_path / "standfast.db"
     with Child("standfast_prove.campaigns.interrupts:open_under_interrupts", path=str(path), every=5) as child:

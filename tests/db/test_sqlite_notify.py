@@ -41,7 +41,7 @@ def test_a_watch_hears_each_ring_once(
         bell.close()
 
 
-def test_without_a_watch_of_the_kernel_a_waiter_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_watch_of_the_kernel_a_waiting_caller_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: str, mask: int) -> int:
         raise OSError(errno.ENOSPC, "no more watches")
 

@@ -63,7 +63,7 @@ def test_a_network_file_system_is_refused_with_what_to_do(
     assert not (tmp_path / "standfast.db").exists()
 
 
-def test_whoever_insists_gets_the_unsafe_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_insists_may_use_an_unsafe_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "file_system", lambda directory: "nfs")
     monkeypatch.setenv("STANDFAST_UNSAFE_STORAGE", "1")
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:
@@ -126,7 +126,7 @@ def test_a_home_behind_a_link_works_and_is_one_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".lock", ".bell"])
-def test_a_link_in_place_of_a_file_is_refused_and_its_target_left_alone(tmp_path: Path, suffix: str) -> None:
+def test_a_link_instead_of_the_file_is_refused_and_its_target_not_changed(tmp_path: Path, suffix: str) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"another user's")
     (tmp_path / f"standfast.db{suffix}").symlink_to(target)
@@ -144,7 +144,7 @@ def test_a_second_name_of_the_same_file_is_refused(tmp_path: Path) -> None:
             standfast.open(tmp_path / name, data_dir=tmp_path)
 
 
-def test_what_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "standfast.db"
     path.write_bytes(b"Dear diary,\n" * 1000)
     with pytest.raises(standfast.Corrupt):

@@ -32,7 +32,7 @@ def count(tx: Tx) -> int:
     return len(tx.all(KEYS, pattern="k%"))
 
 
-def test_a_read_sees_one_moment_while_a_writer_goes_on(sf: standfast.Standfast) -> None:
+def test_a_read_sees_one_snapshot_while_a_writer_continues(sf: standfast.Standfast) -> None:
     """001-45: neither waits for the other."""
 
     def body(tx: Tx) -> tuple[int, int]:
@@ -112,7 +112,7 @@ def test_a_persons_query_does_nothing_but_read(sf: standfast.Standfast, text: st
 
 
 def test_a_text_whose_bytes_have_changed_is_damage_by_name(tmp_path: Path) -> None:
-    """A caller that meets it gets Corrupt, not that a codec failed; everybody else continues."""
+    """A caller that reads it gets Corrupt and no codec error. All other callers continue."""
     path, title = tmp_path / "standfast.db", b"xyzzy to be damaged"
     with standfast.open(path, data_dir=tmp_path) as sf:
         damaged, whole = sf.tasks.add(title.decode(), body="see above"), sf.tasks.add("whole")
@@ -135,7 +135,7 @@ def test_a_text_whose_bytes_have_changed_is_damage_by_name(tmp_path: Path) -> No
         assert sf.tasks.done(whole).state == "closed"
 
 
-def test_a_persons_query_is_streamed_and_can_be_left_in_the_middle(sf: standfast.Standfast) -> None:
+def test_a_persons_query_is_streamed_and_can_be_stopped_halfway(sf: standfast.Standfast) -> None:
     for n in range(5):
         put(sf, f"k{n}")
     rows = sf.rows("SELECT key FROM meta WHERE key LIKE :pattern ORDER BY key", {"pattern": "k%"})

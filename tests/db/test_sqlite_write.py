@@ -58,8 +58,8 @@ def test_sixty_four_threads_that_wait_together_share_a_few_commits(sf: standfast
 
 
 @pytest.mark.parametrize("error", [OnPurpose, "a row that is there already"])
-def test_one_of_sixty_four_in_a_shared_commit_fails_alone(sf: standfast.Standfast, error: object) -> None:
-    """000-1: the acknowledged ones are there, of the failing ones nothing is."""
+def test_of_64_writes_in_a_group_commit_only_the_failing_one_fails(sf: standfast.Standfast, error: object) -> None:
+    """000-1: all acknowledged rows are stored, and none of the failed writes."""
     put(sf, "taken")
 
     def write(n: int) -> None:
@@ -78,7 +78,7 @@ def test_one_of_sixty_four_in_a_shared_commit_fails_alone(sf: standfast.Standfas
     assert keys(sf) == [f"k{n:02}" for n in range(64) if n not in failed]
 
 
-def test_a_refusal_inside_a_shared_commit_is_kept_and_raised_to_its_caller_alone(sf: standfast.Standfast) -> None:
+def test_an_error_of_one_body_in_a_group_commit_reaches_only_its_caller(sf: standfast.Standfast) -> None:
     def refuse() -> None:
         def body(tx: Tx) -> standfast.StandfastError:
             tx.run(INSERT, key="k-asked", value="1")
@@ -213,7 +213,7 @@ def test_a_foreign_writer_in_the_way_is_waited_for(sf: standfast.Standfast, path
     assert keys(sf) == ["k-waited"]
 
 
-def test_a_foreign_writer_that_stays_is_busy_at_the_deadline(
+def test_a_foreign_write_lock_that_stays_is_busy_at_the_deadline(
     sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_limit("DEADLINE_S", 0.3, change=monkeypatch.setattr)
@@ -265,7 +265,7 @@ def test_a_body_struck_by_busy_snapshot_is_run_again(sf: standfast.Standfast, tm
     assert value(sf, "k-counted") == "1"
 
 
-def test_reading_first_and_writing_then_never_meets_a_stale_snapshot(sf: standfast.Standfast, path: Path) -> None:
+def test_a_read_before_a_write_never_uses_a_stale_snapshot(sf: standfast.Standfast, path: Path) -> None:
     """000-12: the two-connection case against our engine: the other one waits, and nothing fails."""
 
     def read_then_write(tx: Tx) -> None:
@@ -317,7 +317,7 @@ def recover_for_ever(shm: str) -> None:
 # -- a transaction in the caller's hands -----------------------------------------------------------------------
 
 
-def test_resources_inside_a_block_see_each_others_work_and_nobody_else_does(
+def test_resources_inside_a_block_see_the_writes_of_the_block_and_no_others_do(
     sf: standfast.Standfast, path: Path
 ) -> None:
     with sf.transaction() as tx:
@@ -347,7 +347,7 @@ def test_a_body_cannot_write_past_its_own_transaction(sf: standfast.Standfast) -
     assert keys(sf) == ["k-after"]
 
 
-def test_a_block_past_its_limit_is_rolled_back_and_others_go_on_while_it_still_stands(
+def test_a_block_past_its_limit_is_rolled_back_and_others_continue_while_it_still_runs(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """003-33: no process can block all other writers."""

@@ -87,9 +87,7 @@ def test_a_store_that_is_only_read_starts_no_writer_thread(
         assert threading.active_count() == before
 
 
-def test_what_a_body_raises_there_reaches_its_caller_alone(
-    sf: standfast.Standfast, path: Path, taken: FileLock
-) -> None:
+def test_an_exception_of_a_body_reaches_only_its_caller(sf: standfast.Standfast, path: Path, taken: FileLock) -> None:
     def raises(tx: Any) -> None:
         who(tx)
         raise ZeroDivisionError(threading.current_thread().name)
@@ -111,7 +109,7 @@ def test_what_a_body_raises_there_reaches_its_caller_alone(
     assert len(keys(sf)) == 1
 
 
-def test_what_was_not_begun_by_the_deadline_never_is(
+def test_a_body_that_did_not_start_before_the_deadline_never_runs(
     sf: standfast.Standfast, path: Path, taken: FileLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_limit("DEADLINE_S", 0.2, change=monkeypatch.setattr)
@@ -268,7 +266,7 @@ def test_a_caller_hit_while_its_body_runs_hurts_no_caller_of_the_same_commit(
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_body_that_ends_the_program_fails_its_own_caller_alone(
+def test_a_body_that_raises_system_exit_fails_only_its_own_caller(
     sf: standfast.Standfast, error: type[BaseException]
 ) -> None:
     """RULES 15: three callers share a commit, the first body raises."""
@@ -460,7 +458,7 @@ def fork_in_a_body(path: str) -> None:
     say(keys(sf))
 
 
-def test_a_body_that_forks_commits_in_the_parent_alone(path: Path) -> None:
+def test_a_body_that_forks_commits_only_in_the_parent(path: Path) -> None:
     """R4: the child returns from the body, too, and commits nothing."""
     with Child("tests.db.test_sqlite_writer:fork_in_a_body", path=str(path)) as parent:
         assert parent.end() == ["statement forked", "['k-parent']"]

@@ -78,7 +78,7 @@ def test_a_returned_refusal_commits_and_is_raised_outside(sf: standfast.Standfas
     assert get(sf, "asked") == "1"
 
 
-def test_a_failing_body_fails_alone_in_the_batch_it_shares(sf: standfast.Standfast) -> None:
+def test_a_failing_body_in_a_shared_batch_fails_alone(sf: standfast.Standfast) -> None:
     """000-1: one caller's bad write affects no other caller."""
     failures: list[int] = []
     start = threading.Barrier(24)
@@ -188,7 +188,7 @@ def test_a_child_after_fork_opens_its_own(sf: standfast.Standfast) -> None:
     assert sf.leases.acquire("again").fence == 1
 
 
-def test_a_closed_store_says_so(sf: standfast.Standfast) -> None:
+def test_a_closed_store_raises(sf: standfast.Standfast) -> None:
     sf.close()
     with pytest.raises(standfast.InvalidInput, match="closed"):
         sf.leases.acquire("a")
@@ -204,7 +204,7 @@ def test_two_handles_share_a_store_and_the_first_may_go(engine_url: str, tmp_pat
     two.close()
 
 
-def test_memory_is_a_private_store_that_is_gone_at_close(tmp_path: Path) -> None:
+def test_memory_is_a_private_store_that_ends_at_close(tmp_path: Path) -> None:
     """001-27: to persist is a choice. 003-20: a whole store for a test in one move."""
     with standfast.open(":memory:", data_dir=tmp_path) as sf:
         sf.leases.acquire("a")
@@ -246,7 +246,7 @@ def test_the_signature_of_a_method_shows_what_callers_pass(sf: standfast.Standfa
     assert [name for name, parameters in shown.items() if {"tx", "self"} & set(parameters)] == []
 
 
-def test_a_method_keeps_its_source_and_its_words(sf: standfast.Standfast) -> None:
+def test_a_method_keeps_its_source_and_its_docstring(sf: standfast.Standfast) -> None:
     """R51: the tools that unwrap a method find its body."""
     assert list(inspect.signature(sf.tasks.snooze).parameters) == ["which", "until", "for_"]
     assert "def snooze(" in inspect.getsource(sf.tasks.snooze)

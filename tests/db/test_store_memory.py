@@ -46,7 +46,7 @@ def code(error: str) -> str:
 # The content of the file, and when it is written.
 
 
-def test_one_private_file_says_where_the_store_is(home: Path) -> None:
+def test_one_private_file_has_the_location_of_the_store(home: Path) -> None:
     with standfast.open() as sf:
         id = sf.engine.store_id
         path = files(home)[0]
@@ -134,7 +134,7 @@ def test_any_path_can_be_remembered(home: Path) -> None:
             standfast.open(path)
 
 
-def test_the_number_never_goes_down(home: Path) -> None:
+def test_the_remembered_sequence_number_never_falls(home: Path) -> None:
     with standfast.open() as sf:
         memory = sf._store.memory
         assert memory is not None
@@ -168,7 +168,9 @@ def test_a_daemon_writes_it_too(home: Path) -> None:
 
 
 @pytest.mark.parametrize("off", ["0", "no", "false"])
-def test_nothing_is_remembered_if_the_variable_says_so(home: Path, monkeypatch: pytest.MonkeyPatch, off: str) -> None:
+def test_nothing_is_remembered_if_the_variable_disables_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, off: str
+) -> None:
     monkeypatch.setenv("STANDFAST_REMEMBER", off)
     standfast.open().close()
     shutil.rmtree(home / ".standfast")
@@ -225,7 +227,7 @@ def test_a_new_process_does_not_begin_again_where_a_store_was(home: Path) -> Non
     assert found["store"]["state"] == "error"
 
 
-def test_files_that_come_back_are_opened_again(home: Path) -> None:
+def test_files_that_were_moved_back_are_opened_again(home: Path) -> None:
     run(home, "task", "add", "x")
     (home / ".standfast").rename(home / "away")
     assert run(home, "task", "list").returncode == 78
@@ -233,7 +235,7 @@ def test_files_that_come_back_are_opened_again(home: Path) -> None:
     assert "x" in run(home, "task", "list").stdout
 
 
-def test_an_empty_file_is_an_empty_place(home: Path) -> None:
+def test_an_empty_file_counts_as_no_store(home: Path) -> None:
     run(home, "task", "add", "x")
     for name in ("standfast.db-wal", "standfast.db-shm"):
         (home / ".standfast" / name).unlink(missing_ok=True)
@@ -241,7 +243,7 @@ def test_an_empty_file_is_an_empty_place(home: Path) -> None:
     assert run(home, "task", "add", "y").returncode == 78
 
 
-def test_a_store_that_was_moved_is_remembered_at_both_places(home: Path) -> None:
+def test_a_moved_store_is_remembered_in_both_directories(home: Path) -> None:
     """A process with the old setting must not begin a second store; the message says where the store is."""
     run(home, "task", "add", "x")
     (home / "new").mkdir()
@@ -255,7 +257,7 @@ def test_a_store_that_was_moved_is_remembered_at_both_places(home: Path) -> None
     assert f"since then it was opened at {home / 'new/standfast.db'}" in done.stderr
 
 
-def test_another_host_with_the_same_home_is_another_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_host_with_the_same_home_is_another_location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(home, "task", "add", "x")
     path = files(home)[0]
     path.write_text(path.read_text().replace(f'"{os.uname().nodename}"', '"elsewhere"'))
@@ -341,7 +343,7 @@ def test_a_state_directory_that_cannot_be_written(home: Path) -> None:
     assert f"{home / '.local'} is not a directory" in found["memory"]["text"]
 
 
-def test_a_hook_spools_and_says_so_in_one_line(home: Path) -> None:
+def test_a_hook_spools_and_prints_one_line(home: Path) -> None:
     run(home, "task", "add", "x")
     shutil.rmtree(home / ".standfast")
     done = run(home, "hook", "claude-code", input=json.dumps(bash("PreToolUse", "git push", cwd=home)))
@@ -367,7 +369,7 @@ def test_a_hook_refuses_every_call_if_the_missing_store_had_gates(home: Path) ->
 # Commands.
 
 
-def test_list_and_show_say_what_is_there_and_what_is_not(home: Path) -> None:
+def test_list_and_show_name_existing_and_missing_stores(home: Path) -> None:
     assert "no store is remembered" in run(home, "store", "list").stderr
     assert run(home, "store", "show").returncode == 3
     run(home, "task", "add", "x")
@@ -419,7 +421,7 @@ def test_reset_moves_the_store_aside_and_forgets_it(home: Path) -> None:
 
 
 def test_reset_loses_nothing_that_is_only_in_the_log(home: Path) -> None:
-    """Another process has the store open, so that its log stays."""
+    """Another process has the store open, so its WAL stays."""
     with standfast.open() as sf:
         sf.tasks.add("in the log")
         plan = json.loads(run(home, "store", "reset", "--json").stdout)["data"]
@@ -530,7 +532,7 @@ def test_what_waits_and_the_brief_name_the_stores_they_did_not_read(home: Path, 
         assert json.loads(run(home, *words, "--json").stdout)["data"]["unread_stores"] == [other]
 
 
-def test_places_of_servers_are_named_as_the_url_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_are_named_as_in_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STANDFAST_REMEMBER")
 
     def place(url: str) -> tuple[str, str, str] | None:

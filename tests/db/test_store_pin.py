@@ -145,7 +145,7 @@ def test_an_effect_is_not_sent_again_after_an_older_copy_was_written_over_the_fi
 
 
 @pytest.mark.parametrize("written", ["by a method", "in a block"])
-def test_a_handle_whose_rows_are_gone_is_refused_although_a_heartbeat_got_the_first_error(
+def test_a_handle_whose_rows_are_lost_is_refused_although_a_heartbeat_got_the_first_error(
     store: Path, written: str
 ) -> None:
     """R2, 000-1: the thread that renews leases ignores its errors, so the next caller must get one."""
@@ -168,7 +168,7 @@ def test_a_handle_whose_rows_are_gone_is_refused_although_a_heartbeat_got_the_fi
             assert set(refusals(sf)) == {"store_replaced"}
 
 
-def test_a_handle_continues_if_nothing_that_it_wrote_is_gone(store: Path) -> None:
+def test_a_handle_continues_if_none_of_its_rows_is_lost(store: Path) -> None:
     """RULES 12: after an alarm the same store id and epoch continues."""
     with opened(store) as sf:
         sf.state.set("a", 1)
@@ -257,7 +257,7 @@ def test_a_memory_store_is_pinned_too(tmp_path: Path) -> None:
         assert refusals(sf)[-1] == "store_missing"
 
 
-def test_an_empty_file_in_our_place_is_not_filled(store: Path) -> None:
+def test_an_empty_file_in_place_of_the_store_is_not_filled(store: Path) -> None:
     with opened(store) as sf:
         sf.state.set("a", 1)
         shutil.rmtree(store)
@@ -267,7 +267,7 @@ def test_an_empty_file_in_our_place_is_not_filled(store: Path) -> None:
         assert (store / "standfast.db").stat().st_size == 0
 
 
-def test_an_empty_database_in_our_place_is_not_filled(store: Path) -> None:
+def test_an_empty_database_in_place_of_the_store_is_not_filled(store: Path) -> None:
     """A file of pages without a table is as empty as no file."""
     with opened(store) as sf:
         sf.state.set("a", 1)

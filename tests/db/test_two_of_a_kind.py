@@ -87,7 +87,7 @@ def test_the_death_of_one_process_frees_what_it_held_and_nothing_else(
 # -- two sessions ------------------------------------------------------------------------------------------
 
 
-def test_a_fork_takes_a_result_from_its_ancestors_alone(sf: standfast.Standfast) -> None:
+def test_a_fork_takes_results_only_from_its_ancestors(sf: standfast.Standfast) -> None:
     """002-21: an unrelated session did the same step, with the same arguments, before the fork was made."""
     with sf.session("stranger") as s:
         s.step("build", lambda: "of the stranger")
@@ -114,7 +114,7 @@ def test_a_question_names_the_session_that_asks(sf: standfast.Standfast) -> None
         assert (question.session_key, question.agent) == (key, f"agent of {key}")
 
 
-def test_after_other_words_the_question_is_about_those_words(sf: standfast.Standfast) -> None:
+def test_after_a_change_the_question_is_about_the_new_arguments(sf: standfast.Standfast) -> None:
     """002-20: the stored question, its hash and the shown one are equal; else no person could approve."""
     sf.effects.plan("deploy", {"to": "staging", "note": "a"}, by="to", key="k", approve=True)
     with pytest.raises(standfast.ApprovalRequired) as caught:
@@ -202,7 +202,7 @@ def restore(older: Path, sf: standfast.Standfast) -> None:
         sf.state.set("k", 1)
 
 
-def test_after_a_restore_the_older_store_decides_what_is_covered(tmp_path: Path, older: Path) -> None:
+def test_after_a_restore_the_older_store_decides_which_events_are_covered(tmp_path: Path, older: Path) -> None:
     """001-8: a handle remembers sums of the newer store, so it is refused; a new handle counts again."""
     path = str(tmp_path / "standfast.db")
     with opened(path, tmp_path, Names()) as sf:

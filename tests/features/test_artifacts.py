@@ -231,7 +231,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_that_is_not_a_label_is_refused(sf: standfast.Standfast, name: str) -> None:
-    """Traversal-proof: nothing a caller says becomes a path."""
+    """No path traversal: a name of the caller never becomes a path."""
     with pytest.raises(InvalidInput, match="the name"):
         sf.artifacts.put(b"x", name=name)
     assert sf.artifacts.list() == []

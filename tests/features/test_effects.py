@@ -375,7 +375,7 @@ def test_a_session_that_was_taken_over_begins_nothing(sf: standfast.Standfast, g
         sf.sessions.take("a")
         with pytest.raises(standfast.LeaseLost):
             s.effect("post", do=lambda call: github.post("late"))
-        s._opening_now = None  # nothing to give back
+        s._opening_now = None  # nothing to release
     assert github.lines == []
     assert sf.effects.list() == []
 

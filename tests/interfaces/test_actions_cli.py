@@ -60,7 +60,7 @@ def in_doubt(run: Run, shop: Repository, *words: str) -> dict[str, Any]:
     return found
 
 
-def test_once_picks_the_probe_of_a_push_and_says_which(run: Run, shop: Repository) -> None:
+def test_once_chooses_the_probe_of_a_push_and_prints_its_name(run: Run, shop: Repository) -> None:
     """002-15, 002-20: a push that was killed before it sent anything is sent by the next call, without a person."""
     in_doubt(run, shop)
     again = run("once", "ship", "--settle", "0s", "--", "git", "push", "origin", "main")

@@ -121,7 +121,7 @@ def test_a_once_in_doubt_of_the_agent_is_looked_up_by_its_recorded_facts(shop: R
 def test_calls_at_a_remote_that_does_not_answer_share_the_deadline(
     shop: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-15: each call is unknown when the time is over, and the agent reads that it has to look."""
+    """002-15: each call is unknown after the deadline, and the agent reads that it has to check."""
     shop("remote", "set-url", "origin", "ssh://example.invalid/x")
     slow = tmp_path / "slow.sh"
     slow.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -222,6 +222,6 @@ def test_the_screen_shows_what_the_recovery_report_shows(
         ("", []),
     ],
 )
-def test_only_text_that_means_one_thing_is_read(text: str, names: list[str], tmp_path: Path) -> None:
+def test_only_unambiguous_text_is_read(text: str, names: list[str], tmp_path: Path) -> None:
     """002-15: an unknown command is not guessed."""
     assert [known.action.name for known in known_actions(text, str(tmp_path))] == names

@@ -141,7 +141,7 @@ def test_a_call_on_a_closed_store_is_refused(engine_url: str, tmp_path: Path) ->
 
 
 def test_a_call_is_a_coroutine_that_can_become_a_task(engine_url: str, tmp_path: Path) -> None:
-    """000-1: asyncio can do with our calls all that it does with a coroutine."""
+    """000-1: our calls work wherever asyncio accepts a coroutine."""
 
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
@@ -190,7 +190,7 @@ def test_a_call_that_is_not_awaited_warns_and_writes_nothing(engine_url: str, tm
     ]
 
 
-def test_what_is_entered_or_iterated_warns_of_nothing(engine_url: str, tmp_path: Path) -> None:
+def test_an_entered_or_iterated_call_gives_no_warning(engine_url: str, tmp_path: Path) -> None:
     """000-1: `async with` and `async for` work as before."""
     gc.collect()  # what other tests dropped warns before
 
@@ -235,7 +235,7 @@ def test_a_cancelled_call_that_became_a_task_still_lets_its_write_end(engine_url
     asyncio.run(main())
 
 
-def test_what_is_used_in_the_wrong_way_is_refused_by_name(engine_url: str, tmp_path: Path) -> None:
+def test_a_wrong_use_is_refused_with_the_right_one(engine_url: str, tmp_path: Path) -> None:
     """R44: the refusal says whether a call is awaited, entered or iterated."""
 
     async def main() -> None:
@@ -264,7 +264,7 @@ def test_what_is_used_in_the_wrong_way_is_refused_by_name(engine_url: str, tmp_p
     asyncio.run(main())
 
 
-def test_a_handle_that_is_not_open_says_so() -> None:
+def test_a_handle_that_is_not_open_raises() -> None:
     with pytest.raises(standfast.InvalidInput, match="this handle is not open"):
         standfast.aopen().tasks  # noqa: B018
 

@@ -142,7 +142,7 @@ def test_mypy_knows_every_result_and_refuses_wrong_uses(tmp_path: Path) -> None:
     assert "overload" not in said, said
 
 
-def test_python_has_one_word_for_the_name_of_a_participant() -> None:
+def test_python_has_one_name_for_a_participant() -> None:
     """R51: `agent` in every signature and every model; `actor` is the word of SQL and of the shell."""
     for found in pkgutil.walk_packages(standfast.__path__, "standfast."):
         if not found.name.startswith(("standfast.adapters", "standfast.cli", "standfast.__main__")):
@@ -173,7 +173,7 @@ def test_every_method_shows_its_public_signature(sf: standfast.Standfast) -> Non
                 assert f"{name}(" in pydoc.render_doc(getattr(bound, name), renderer=pydoc.plaintext)
 
 
-def test_every_awaited_method_shows_the_same_signature_and_words(sf: standfast.Standfast) -> None:
+def test_every_awaited_method_has_the_same_signature_and_docstring(sf: standfast.Standfast) -> None:
     """R51: `help(sf.tasks.snooze)` of the asynchronous handle is that of the synchronous one."""
 
     def shows(awaited: Any, plain: Any) -> None:

@@ -113,7 +113,7 @@ def asked(sf: standfast.Standfast, intent: Any = None, **more: Any) -> str:
     return caught.value.approval_id
 
 
-def test_a_person_sees_every_byte_and_says_yes(sf: standfast.Standfast, data: Path) -> None:
+def test_a_person_sees_every_byte_and_approves(sf: standfast.Standfast, data: Path) -> None:
     intent = {"body": "line one\nline two \u202e\u200bevil", "branch": "fix-42"}
     id = asked(sf, intent, context={"cwd": "/srv/app"})
     person = Person("approve", id[-6:], "--why", "read it all", data=data)
@@ -135,7 +135,7 @@ def test_a_person_sees_every_byte_and_says_yes(sf: standfast.Standfast, data: Pa
 
 
 @pytest.mark.parametrize("answer", ["\n", "y\n", "no\n", "yes please\n", "\x04"])
-def test_anything_but_yes_leaves_it_waiting(sf: standfast.Standfast, data: Path, answer: str) -> None:
+def test_any_answer_except_yes_leaves_the_request_waiting(sf: standfast.Standfast, data: Path, answer: str) -> None:
     id = asked(sf)
     person = Person("approve", id, data=data)
     person.reads_until(PROMPT)
@@ -165,7 +165,7 @@ def test_ctrl_c_records_nothing(sf: standfast.Standfast, data: Path) -> None:
     assert sf.approvals.get(id).state == "requested"
 
 
-def test_a_person_says_no_with_a_reason(sf: standfast.Standfast, data: Path) -> None:
+def test_a_person_denies_with_a_reason(sf: standfast.Standfast, data: Path) -> None:
     id = asked(sf)
     person = Person("deny", id, "--why", "not on a Friday", "--json", data=data)
     person.reads_until("Deny? Type yes:")
@@ -177,7 +177,7 @@ def test_a_person_says_no_with_a_reason(sf: standfast.Standfast, data: Path) -> 
     assert receipt.returncode == 0, receipt.stderr
 
 
-def test_the_bytes_cannot_pass_for_words_of_ours(sf: standfast.Standfast, data: Path) -> None:
+def test_the_approved_bytes_cannot_imitate_our_labels(sf: standfast.Standfast, data: Path) -> None:
     fake = "x" * 31 + "Approve? Type yes: "
     id = asked(sf, {"body": fake}, tool="rm")
     person = Person("approve", id, data=data)
@@ -220,7 +220,7 @@ def test_in_the_background_it_is_refused_instead_of_stopped(sf: standfast.Standf
     assert "in the background" in err
 
 
-def test_what_cannot_be_answered_is_refused_before_anybody_is_asked(sf: standfast.Standfast, data: Path) -> None:
+def test_a_request_that_cannot_be_answered_is_refused_before_the_question(sf: standfast.Standfast, data: Path) -> None:
     answered = asked(sf)
     sf.approvals.deny(answered, approver="bob")
     effect = plan(sf, {"body": "harmless"})

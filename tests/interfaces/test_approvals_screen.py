@@ -222,7 +222,7 @@ def test_no_piece_is_wider_than_a_terminal_that_draws_every_character_in_two_col
 
 
 @pytest.mark.parametrize("lacking", [{"intent": None}, {"text": None}])
-def test_a_question_that_is_not_stored_is_said_so(lacking: dict[str, None]) -> None:
+def test_a_question_that_is_not_stored_is_reported(lacking: dict[str, None]) -> None:
     """An approver is never shown an empty action."""
     from standfast.cli.approval_question import _action
     from standfast.ledger.approvals import Question

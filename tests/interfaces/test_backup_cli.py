@@ -171,7 +171,7 @@ def test_a_full_disk_is_named_with_the_copy_also_by_restore(tmp_path: Path, engi
     assert answer("backup", "verify", home=tmp_path, **url)[0]["id"] == kept["id"]
 
 
-def test_what_is_damaged_is_named_and_the_rest_is_verified(home: Path) -> None:
+def test_a_damaged_copy_is_named_and_the_rest_is_verified(home: Path) -> None:
     """001-54: `verify --all` exits 1 and continues with the other copies."""
     good, bad = answer("backup", home=home), answer("backup", home=home)
     (Path(bad["place"]) / f"{bad['id']}.json").write_text("{")

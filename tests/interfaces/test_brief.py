@@ -46,7 +46,7 @@ def names(made: Brief) -> list[str]:
     return [section.name for section in made.sections]
 
 
-def test_a_starting_agent_is_told_the_most_important_first(engine_url: str, tmp_path: Path) -> None:
+def test_a_starting_agent_reads_the_most_important_first(engine_url: str, tmp_path: Path) -> None:
     """001-12, 001-14, 001-16: standing orders, then effects in doubt, open items, its own work, state, decisions."""
     clock = ManualClock()
     with store(engine_url, tmp_path, clock) as sf:
@@ -98,7 +98,7 @@ def test_the_same_store_at_the_same_moment_gives_the_same_brief(engine_url: str,
         assert changed.startswith('+ - "a new one" (p3) by coder (unknown)')
 
 
-def test_it_stays_within_its_tokens_and_says_what_it_leaves_out(engine_url: str, tmp_path: Path) -> None:
+def test_the_brief_stays_within_its_tokens_and_counts_what_it_omits(engine_url: str, tmp_path: Path) -> None:
     clock = ManualClock()
     with store(engine_url, tmp_path, clock) as sf:
         filled(sf, clock)
@@ -129,7 +129,7 @@ def test_a_fact_that_was_not_checked_lately_is_marked_and_nothing_is_run(engine_
     assert not mark.exists()
 
 
-def test_another_agent_is_told_its_own(engine_url: str, tmp_path: Path) -> None:
+def test_another_agent_reads_its_own_brief(engine_url: str, tmp_path: Path) -> None:
     clock = ManualClock()
     with store(engine_url, tmp_path, clock) as sf:
         filled(sf, clock)

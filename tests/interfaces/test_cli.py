@@ -145,7 +145,7 @@ def test_where_masks_and_does_not_connect(home: Path) -> None:
 # Status.
 
 
-def test_alone_it_is_the_status(home: Path) -> None:
+def test_without_a_command_it_prints_the_status(home: Path) -> None:
     """003-8, 003-40: the first screen tells where, what, and what to type next."""
     first = run(home=home)
     assert "nothing yet" in first.stdout
@@ -190,7 +190,7 @@ def test_a_cursor_is_shown_in_every_format(capsys: pytest.CaptureFixture[str]) -
         assert ("next: standfast where" in shown.err) == (format == "text")
 
 
-def test_errors_are_words_or_one_json_object_on_stderr(home: Path) -> None:
+def test_errors_are_text_or_one_json_object_on_stderr(home: Path) -> None:
     for words in (["--json", "bogus"], ["where", "--bogus", "--json"], ["bogus", "--jsonl"]):
         done = run(*words, home=home)
         error = json.loads(done.stderr)["error"]
@@ -203,12 +203,12 @@ def test_errors_are_words_or_one_json_object_on_stderr(home: Path) -> None:
     assert done.stderr.count("\n") == 2
 
 
-def test_json_after_two_dashes_is_somebody_elses(home: Path) -> None:
+def test_json_after_two_dashes_belongs_to_the_command(home: Path) -> None:
     done = run("bogus", "--", "--json", home=home)
     assert done.stderr.startswith("standfast: there is no command bogus")
 
 
-def test_whatever_a_row_holds_is_json() -> None:
+def test_any_value_of_a_row_is_printed_as_json() -> None:
     from datetime import UTC, datetime
     from decimal import Decimal
 
@@ -234,7 +234,7 @@ def test_whatever_a_row_holds_is_json() -> None:
     }
 
 
-def test_output_is_valid_whatever_the_terminal_can_write(home: Path) -> None:
+def test_output_is_valid_in_any_encoding_of_the_terminal(home: Path) -> None:
     make_store(home)
     done = run("sql", "SELECT 'ü→' AS x", "--json", home=home, PYTHONIOENCODING="ascii")
     assert json.loads(done.stdout)["data"] == [{"x": "ü→"}]
@@ -294,7 +294,7 @@ def every_subclass(cls: type[errors.StandfastError]) -> Iterator[type[errors.Sta
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
-def test_whatever_escapes_a_command_becomes_its_code(
+def test_every_exception_has_its_exit_code(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(**_: object) -> None:
@@ -338,7 +338,7 @@ def test_a_traceback_is_shown_on_request_and_holds_no_password(words: list[str],
 # Signals and pipes.
 
 
-def test_a_reader_that_goes_away_is_not_an_error_message(home: Path) -> None:
+def test_a_closed_pipe_is_not_an_error_message(home: Path) -> None:
     make_store(home)
     query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n LIMIT 200000"
     for format in ([], ["--json"], ["--jsonl"]):
@@ -416,7 +416,7 @@ def _until_it_reads(pid: int) -> None:
 # Terminals.
 
 
-def test_color_is_for_terminals_that_want_it(home: Path) -> None:
+def test_color_is_only_for_terminals_that_want_it(home: Path) -> None:
     assert "\x1b[" in on_a_terminal("help", "exit-codes", home=home)
     assert "\x1b[" not in on_a_terminal("help", "exit-codes", home=home, NO_COLOR="1")
     assert "\x1b[" not in on_a_terminal("help", "exit-codes", home=home, TERM="dumb")
@@ -461,7 +461,7 @@ WORDS = st.text(st.characters(categories=("L", "N"), max_codepoint=0x2FF), min_s
 
 
 @given(st.lists(st.tuples(WORDS, st.lists(WORDS, max_size=30)), min_size=1, max_size=5), st.integers(40, 120))
-def test_a_table_cuts_no_key_and_loses_no_word(rows: list[tuple[str, list[str]]], width: int) -> None:
+def test_a_table_cuts_no_key_and_no_word(rows: list[tuple[str, list[str]]], width: int) -> None:
     """003-40: a key is printed whole on one line, and free text wraps inside the width of the terminal."""
     columns = [Column("key"), Column("why"), Column("id")]
     given_rows = [{"key": key, "why": " ".join(words), "id": "9k-m4x"} for key, words in rows]
@@ -648,13 +648,13 @@ def test_the_doors_open_before_click(home: Path) -> None:
     assert done.stdout == "20 False\n", done.stderr
 
 
-def test_no_stray_words_in_the_table_of_commands() -> None:
+def test_the_table_of_commands_has_no_unused_word() -> None:
     for entry in ENTRIES:
         assert re.fullmatch(r"[a-z-]+", entry.name)
         assert len(entry.summary) <= 60
 
 
-def test_a_list_in_the_order_of_ids_refuses_what_is_no_place_in_it(home: Path) -> None:
+def test_a_list_by_ids_refuses_an_invalid_cursor(home: Path) -> None:
     """RULES 7: a short id as a cursor would begin anywhere, without a sign."""
     make_store(home)
     for words in (

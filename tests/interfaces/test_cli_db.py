@@ -40,7 +40,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def test_alone_it_shows_what_is_connected_and_who_decided(project: Path, tmp_path: Path, shown: Any) -> None:
+def test_db_prints_the_store_and_the_setting_that_chose_it(project: Path, tmp_path: Path, shown: Any) -> None:
     """003-22, 003-26: the real connection, and every source that lost."""
     assert shown()["connected"] is False
     standfast.open().close()

@@ -53,7 +53,7 @@ def test_the_query_may_come_from_stdin_or_without_quotes(
     assert capsys.readouterr().out == "n\n7\n"
 
 
-def test_no_rows_are_said(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_result_is_reported(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["sql", "SELECT 1 AS n WHERE 1 = 0"]) == 0
     assert capsys.readouterr() == ("", "no rows\n")
     assert app.run(["sql", "SELECT 1 AS n WHERE 1 = 0", "--json"]) == 0

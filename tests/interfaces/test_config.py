@@ -104,7 +104,7 @@ def write_config(directory: Path, text: str) -> Path:
         ("odd/path://x", "sqlite", "/projects/one/odd/path:/x"),
     ],
 )
-def test_a_text_means_one_of_three_things(text: str | None, engine: str, location: str) -> None:
+def test_a_target_is_a_path_a_url_or_a_name(text: str | None, engine: str, location: str) -> None:
     """003-3, 003-4, 003-5: nothing said is the default, a PostgreSQL URL is PostgreSQL, the rest is a path."""
     target = parse_db_target(text, default_path=DEFAULT, relative_to="/projects/one", environ=HOME)
     assert (target.engine, target.location) == (engine, location)
@@ -264,7 +264,7 @@ def test_a_removed_working_directory_is_no_project(tmp_path: Path) -> None:
 def test_an_untrusted_project_is_ignored_with_one_line(
     env: dict[str, str], project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """RULES §9: a clone must not redirect anybody's memory, nor run a command."""
+    """RULES §9: a cloned repository must not redirect a store or run a command."""
     file = write_config(project / ".standfast", 'db_url = "stolen.db"\nnotify = ["evil"]\nscope = "theirs"')
     load(cwd=project, environ=env)
     decided = load(cwd=project, environ=env)
@@ -277,7 +277,7 @@ def test_an_untrusted_project_is_ignored_with_one_line(
     assert "standfast db trust" in said
 
 
-def test_trust_is_for_these_bytes_at_this_place(
+def test_trust_is_for_these_bytes_in_this_directory(
     env: dict[str, str], project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write_config(project / ".standfast", 'scope = "ours"')
@@ -394,7 +394,7 @@ def test_every_key_is_documented() -> None:
 # Writing.
 
 
-def test_a_saved_target_is_what_is_loaded_next(env: dict[str, str], project: Path) -> None:
+def test_a_saved_target_is_used_next(env: dict[str, str], project: Path) -> None:
     """003-22, 003-23, 003-25: project by default, global with a word, nothing at all is the default again."""
     postgres = Target("postgres", "postgresql://ada:hunter2@db/state")
     path = save_target("project", postgres, cwd=project / "deep", environ=env)
@@ -411,7 +411,7 @@ def test_a_saved_target_is_what_is_loaded_next(env: dict[str, str], project: Pat
     assert load(cwd=project, environ=env).target == default
 
 
-def test_saved_files_are_their_owners_alone_and_stay_out_of_git(env: dict[str, str], project: Path) -> None:
+def test_saved_files_are_private_and_stay_out_of_git(env: dict[str, str], project: Path) -> None:
     path = Path(save_target("project", Target("sqlite", "/srv/x.db"), cwd=project, environ=env))
     save_target("global", Target("sqlite", "/srv/x.db"), cwd=project, environ=env)
     data = Path(env["STANDFAST_DATA_DIR"])
@@ -432,7 +432,7 @@ def test_saving_leaves_every_other_line_as_it_is(env: dict[str, str], tmp_path: 
     assert text.endswith('\n\nnotify = [\n  "x",\n]\n')
 
 
-def test_a_file_that_cannot_be_edited_by_line_is_left_to_its_author(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_edited_by_line_is_not_changed(env: dict[str, str], tmp_path: Path) -> None:
     text = 'db_url = """\nx.db"""\n'
     file = write_config(Path(env["STANDFAST_DATA_DIR"]), text)
     with pytest.raises(InvalidInput, match=r"too unusual|is not TOML"):
@@ -440,7 +440,7 @@ def test_a_file_that_cannot_be_edited_by_line_is_left_to_its_author(env: dict[st
     assert file.read_text() == text
 
 
-def test_saving_does_not_trust_what_a_stranger_wrote(env: dict[str, str], project: Path) -> None:
+def test_saving_does_not_trust_lines_of_another_author(env: dict[str, str], project: Path) -> None:
     """RULES §9: trusting our line would trust the `notify` beside it."""
     file = write_config(project / ".standfast", 'notify = ["evil"]')
     with pytest.raises(InvalidInput, match="db trust"):
@@ -618,7 +618,7 @@ def test_a_worktree_whose_repository_moved_is_outside_any(tmp_path: Path) -> Non
     assert repository_of(tmp_path / "tree") == ""
 
 
-def test_the_projects_own_word_is_its_scope(env: dict[str, str], project: Path) -> None:
+def test_the_scope_of_a_project_comes_from_its_own_file(env: dict[str, str], project: Path) -> None:
     trust(write_config(project / ".standfast", 'scope = " payments "'), environ=env)
     assert load(cwd=project, environ=env).scope == "payments"
     assert load(cwd=project, environ=env, scope="").scope == ""
@@ -702,7 +702,7 @@ def test_an_actor_is_one_line(env: dict[str, str], tmp_path: Path) -> None:
     assert load(environ=env, cwd=tmp_path, actor="me").actor == "me"
 
 
-def test_agents_are_seen_by_their_variables_alone() -> None:
+def test_agents_are_recognised_only_by_their_variables() -> None:
     assert agent_present({}) is None
     assert agent_present({"CLAUDECODE": "1"}) == "claude-code"
 

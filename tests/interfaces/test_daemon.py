@@ -1,4 +1,4 @@
-"""The daemon's tick, by hand: firing, running, taking over, standing by, waiting for the store."""
+"""The daemon's tick, called directly: fire, run, take over, stand by, wait for the store."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ def begun(sf: standfast.Standfast, serving: Daemon, name: str) -> Run:
 # -- running ---------------------------------------------------------------------------------------------
 
 
-def test_a_slot_that_is_due_is_fired_run_and_recorded_with_what_it_said(
-    sf: standfast.Standfast, tmp_path: Path
-) -> None:
+def test_a_due_slot_is_fired_run_and_recorded_with_its_output(sf: standfast.Standfast, tmp_path: Path) -> None:
     """000-14, 000-15: every run is recorded, with its exit code and output."""
     then = "echo well; echo badly >&2; pwd; echo $COLOUR $STANDFAST_ACTOR; exit 3"
     add(sf, "nightly", noting(tmp_path / "out", then), environment={"COLOUR": "blue"})
@@ -71,7 +69,7 @@ def test_a_slot_that_is_due_is_fired_run_and_recorded_with_what_it_said(
     assert types == ["run.queued", "run.claimed", "run.started", "run.failed"]
 
 
-def test_secrets_are_taken_out_of_what_it_said(sf: standfast.Standfast) -> None:
+def test_secrets_are_removed_from_the_output(sf: standfast.Standfast) -> None:
     add(sf, "leaky", ["echo", "ghp_" + "a" * 36])
     run = ended(sf, daemon(sf), "leaky")
     assert run.stdout_id is not None
@@ -186,7 +184,7 @@ def test_what_a_killed_daemon_had_begun_is_adopted_and_its_answer_recorded(
     assert "run.adopted" in [event.type for event in sf.journal.about(run.id, limit=100)]
 
 
-def test_an_answer_that_came_while_no_daemon_was_there_is_recorded(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_result_that_came_while_no_daemon_ran_is_recorded(sf: standfast.Standfast, tmp_path: Path) -> None:
     add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo over"))
     Predecessor(sf, "long").kill()
     (run,) = sf.runs.list("long")
@@ -218,7 +216,7 @@ def test_where_the_keeper_was_killed_too_the_rest_is_ended_before_the_run_is_giv
     assert noted(tmp_path / "out") == {("long", AT_US): 1}
 
 
-def test_a_part_that_breaks_is_made_anew_and_finds_its_work_again(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_part_that_fails_is_started_again_and_continues_its_work(sf: standfast.Standfast, tmp_path: Path) -> None:
     """002-31: one failing part restarts alone, with everything that runs."""
     add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"))
     serving = daemon(sf)
@@ -234,7 +232,7 @@ def test_a_part_that_breaks_is_made_anew_and_finds_its_work_again(sf: standfast.
     assert noted(tmp_path / "out") == {("long", AT_US): 1}
 
 
-def test_only_an_attempt_that_nobody_alive_holds_is_taken_over(sf: standfast.Standfast) -> None:
+def test_only_an_attempt_without_a_live_holder_is_taken_over(sf: standfast.Standfast) -> None:
     from standfast import handle
 
     add(sf, "nightly", ["true"])
@@ -280,7 +278,7 @@ def test_a_claim_whose_answer_was_lost_is_found_again(sf: standfast.Standfast, t
 # -- one per store ----------------------------------------------------------------------------------------
 
 
-def test_a_second_daemon_stands_by_and_takes_over(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_a_second_daemon_is_on_standby_and_takes_over(sf: standfast.Standfast, tmp_path: Path) -> None:
     """000-36: two daemons never run the same due job twice."""
     with subprocess.Popen(["sleep", "60"]) as other:
         from standfast import handle
@@ -299,7 +297,7 @@ def test_a_second_daemon_stands_by_and_takes_over(sf: standfast.Standfast, tmp_p
             other.wait()
             assert ended(sf, second, "nightly").state == "done"
             assert second.state == "active"
-            leading.lead._renewed_us = -HOUR_US  # it was asleep, and comes back
+            leading.lead._renewed_us = -HOUR_US  # it was suspended, and runs again
             leading.tick()
             assert leading.state == "standby"
     assert noted(tmp_path / "out") == {("nightly", AT_US): 1}
@@ -323,7 +321,7 @@ class Flaky:
         return 10 * SECOND_US
 
 
-def test_weather_is_waited_out_by_the_part_it_meets_and_said_once() -> None:
+def test_a_transient_fault_is_waited_out_by_one_part_and_logged_once() -> None:
     """000-13: a store that is busy for a while ends nothing."""
     clock, said = ManualClock(), list[str]()
     busy, well = Flaky(clock, [errors.Busy("locked")] * 12), Flaky(clock, [])
@@ -352,7 +350,7 @@ def test_a_part_that_fails_is_made_again_later_and_later_and_the_others_go_on() 
     assert bad.steps == before + 1
 
 
-def test_a_store_that_is_gone_for_good_is_a_failure_and_still_tried_again() -> None:
+def test_a_deleted_store_is_a_failure_and_is_tried_again() -> None:
     clock, said = ManualClock(), list[str]()
     flaky = Flaky(clock, [errors.Corrupt("damaged")])
     supervisor = Supervisor({"run": flaky.make}, clock, said.append)
@@ -366,9 +364,7 @@ def test_a_store_that_is_gone_for_good_is_a_failure_and_still_tried_again() -> N
 # -- sweeping and telling -------------------------------------------------------------------------------------
 
 
-def test_it_sweeps_what_is_over_and_somebody_is_told_what_needs_a_person(
-    sf: standfast.Standfast, tmp_path: Path
-) -> None:
+def test_the_daemon_sweeps_expired_rows_and_notifies_a_person(sf: standfast.Standfast, tmp_path: Path) -> None:
     from standfast import handle
     from standfast.daemon.jobs import Sweeping
 
@@ -443,7 +439,7 @@ def test_a_day_on_a_virtual_clock(tmp_path: Path) -> None:
         assert noted(tmp_path / "out") == {("hourly", us): 1 for us, run in runs.items() if run.state == "done"}
 
 
-def test_what_ran_when_the_machine_was_restarted_is_not_run_again_and_said_to_be_unknown(tmp_path: Path) -> None:
+def test_a_run_from_before_a_reboot_is_not_repeated_and_its_outcome_is_unknown(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(str(tmp_path / "standfast.db"), tmp_path / "data", clock=clock) as sf:  # type: ignore[arg-type]
         wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"

@@ -53,7 +53,7 @@ def ended(child: Child) -> Child:
         ("cat; echo no input", 0, b"no input\n", b""),
     ],
 )
-def test_what_it_said_and_how_it_ended_is_kept(
+def test_output_and_exit_code_are_stored(
     spool: RunOutputs, command: str, code: int, stdout: bytes, stderr: bytes
 ) -> None:
     found = ended(going(spool, "sh", "-c", command)).result()
@@ -70,13 +70,15 @@ def test_what_it_said_and_how_it_ended_is_kept(
         (["sh", "-c", "exit 0\0"], "/", 126, "sh: embedded null byte"),
     ],
 )
-def test_what_cannot_be_run_says_why(spool: RunOutputs, argv: list[str], cwd: str, code: int, failure: str) -> None:
+def test_a_command_that_cannot_run_gives_its_reason(
+    spool: RunOutputs, argv: list[str], cwd: str, code: int, failure: str
+) -> None:
     found = ended(going(spool, *argv, cwd=cwd)).result()
     assert found is not None
     assert (found.code, found.failure) == (code, failure)
 
 
-def test_of_much_output_both_ends_are_kept(spool: RunOutputs) -> None:
+def test_both_ends_of_long_output_are_stored(spool: RunOutputs) -> None:
     found = ended(going(spool, "sh", "-c", "echo first; head -c 5000000 /dev/zero; echo last")).result()
     assert found is not None
     assert found.stdout.startswith(b"first\n")
@@ -98,7 +100,7 @@ def test_a_timeout_is_a_request_first_and_then_none(spool: RunOutputs) -> None:
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_it_can_be_asked_to_end_or_be_ended(spool: RunOutputs, now: bool, tmp_path: Path) -> None:
+def test_a_command_can_be_stopped_or_killed(spool: RunOutputs, now: bool, tmp_path: Path) -> None:
     child = going(
         spool, "sh", "-c", f"trap '' TERM; touch {tmp_path}/there; while :; do sleep 0.01; done", grace_s=3600
     )
@@ -112,7 +114,7 @@ def test_it_can_be_asked_to_end_or_be_ended(spool: RunOutputs, now: bool, tmp_pa
     assert (found.code, found.why) == (-9, "cancelled")
 
 
-def test_told_nothing_or_half_of_it_it_never_begins(spool: RunOutputs, tmp_path: Path) -> None:
+def test_a_keeper_without_a_complete_order_never_starts_its_command(spool: RunOutputs, tmp_path: Path) -> None:
     child = spool.start("run_x", 1)
     assert child._popen is not None
     assert child._popen.stdin is not None
@@ -128,7 +130,7 @@ def test_told_nothing_or_half_of_it_it_never_begins(spool: RunOutputs, tmp_path:
     assert not other.known
 
 
-def test_a_stopped_keeper_that_is_not_wanted_is_killed(spool: RunOutputs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_keeper_that_is_not_needed_is_killed(spool: RunOutputs, monkeypatch: pytest.MonkeyPatch) -> None:
     """000-1: the daemon does not wait for it without a deadline."""
     monkeypatch.setattr(keeper_client, "NEVER_MAX_S", 0.05)
     child = spool.start("run_x", 1)
@@ -137,7 +139,7 @@ def test_a_stopped_keeper_that_is_not_wanted_is_killed(spool: RunOutputs, monkey
     assert child.gone
 
 
-def test_a_keeper_that_is_gone_is_known_by_its_identity_not_by_its_number(spool: RunOutputs) -> None:
+def test_a_dead_keeper_is_recognised_by_its_identity_and_not_by_its_pid(spool: RunOutputs) -> None:
     child = going(spool, "sleep", "60")
     found = parse_process(child.process)
     assert found is not None
@@ -175,7 +177,7 @@ def test_what_a_killed_keeper_leaves_is_found_by_its_session_and_ended(spool: Ru
     assert not child.never_began
 
 
-def test_what_is_left_is_ended_when_its_last_thread_has_let_go(spool: RunOutputs, tmp_path: Path) -> None:
+def test_remaining_processes_are_ended_when_the_last_thread_has_exited(spool: RunOutputs, tmp_path: Path) -> None:
     """Its first thread is a zombie before the others have closed their files: until then the run is not over."""
     for number in range(8):
         door = tmp_path / f"held-{number}"
@@ -240,7 +242,7 @@ def test_on_a_full_disk_the_answer_waits_and_the_output_is_given_up(tmp_path: Pa
     "words",
     [b"", b"{}", b"null", b"[1]", b"\xff", b'{"code": 1}', b'{"code":1,"why":null,"failure":null,"duration_us":"x"}'],
 )
-def test_a_result_nobody_can_read_is_none(spool: RunOutputs, words: bytes) -> None:
+def test_an_unreadable_result_counts_as_none(spool: RunOutputs, words: bytes) -> None:
     child = spool.start("run_x", 1)
     (Path(child.place) / "result").write_bytes(words)
     assert child.result() is None

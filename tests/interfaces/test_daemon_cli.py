@@ -99,7 +99,7 @@ def test_it_is_started_seen_and_stopped(home: Path, sf: standfast.Standfast, tmp
     assert "1 loop and no daemon" in finding["text"]
 
 
-def test_a_daemon_that_cannot_start_says_why(home: Path) -> None:
+def test_a_daemon_that_cannot_start_prints_the_reason(home: Path) -> None:
     data = home / ".standfast"
     data.mkdir(mode=0o700)
     (data / "daemon.pid").symlink_to(home / "elsewhere")
@@ -128,7 +128,7 @@ def test_two_that_start_at_the_same_moment_become_one(home: Path) -> None:
 # -- ending -------------------------------------------------------------------------------------------------
 
 
-def test_asked_to_end_it_lets_what_runs_finish_and_begins_nothing(
+def test_a_stopping_daemon_waits_for_its_runs_and_starts_none(
     home: Path, sf: standfast.Standfast, tmp_path: Path
 ) -> None:
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
@@ -145,7 +145,7 @@ def test_asked_to_end_it_lets_what_runs_finish_and_begins_nothing(
 
 
 @pytest.mark.parametrize(("words", "signals"), [(("--grace", "100ms"), 1), (("--grace", "1h"), 2)])
-def test_past_its_grace_or_asked_twice_it_ends_what_runs(
+def test_after_its_grace_or_a_second_signal_it_kills_its_runs(
     home: Path, sf: standfast.Standfast, tmp_path: Path, words: tuple[str, ...], signals: int
 ) -> None:
     sf.loops.add("long", noting(tmp_path / "out", "exec sleep 60"), every="1s", cwd="/")
@@ -188,7 +188,7 @@ def test_a_pid_file_that_was_taken_away_ends_it(home: Path) -> None:
         assert "was taken away" in running.said()
 
 
-def test_it_goes_on_when_nobody_listens_and_ends_when_its_terminal_does(home: Path) -> None:
+def test_the_daemon_survives_a_closed_pipe_and_ends_with_its_terminal(home: Path) -> None:
     data = home / ".standfast"
     reader, writer = os.pipe()
     with Running(data) as running:
@@ -234,7 +234,7 @@ def test_the_unit_is_shown_written_and_removed(home: Path) -> None:
     assert run("daemon", "install", "--remove", home=home).returncode == 3
 
 
-def test_a_unit_of_somebody_elses_is_left_alone(home: Path) -> None:
+def test_the_unit_of_another_program_is_not_changed(home: Path) -> None:
     path = home / ".config" / "systemd" / "user" / "standfast.service"
     path.parent.mkdir(parents=True)
     path.write_text("[Service]\nExecStart=/bin/true\n")
@@ -250,7 +250,7 @@ def test_no_password_is_written_into_the_unit(home: Path) -> None:
     assert "standfast db pg URL --global" in done.stderr
 
 
-def test_words_in_a_unit_are_quoted(tmp_path: Path) -> None:
+def test_arguments_in_a_unit_are_quoted(tmp_path: Path) -> None:
     environ = {"STANDFAST_DATA_DIR": "x", "HOME": str(tmp_path)}
     text = unit.text(environ=environ, data_dir='/srv/50% "of" $it', grace_s=5)
     assert 'Environment="STANDFAST_DATA_DIR=/srv/50%% \\"of\\" $$it"' in text
@@ -267,7 +267,7 @@ def test_words_in_a_unit_are_quoted(tmp_path: Path) -> None:
         unit.write(path, text)
 
 
-def test_systemd_is_told_when_it_is_ready(home: Path, tmp_path: Path) -> None:
+def test_systemd_is_notified_when_the_daemon_is_ready(home: Path, tmp_path: Path) -> None:
     import socket
 
     address = str(tmp_path / "notify")

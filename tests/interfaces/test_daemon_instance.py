@@ -52,7 +52,7 @@ def ended(started: subprocess.Popen[str]) -> None:
     started.communicate()
 
 
-def test_the_second_is_refused_and_told_who_is_the_first(tmp_path: Path) -> None:
+def test_the_second_daemon_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
     """000-35: a pid file backs the single-instance guard."""
     first = holding(tmp_path)
     try:
@@ -88,7 +88,7 @@ def test_killed_it_is_free_at_once_and_the_file_stays(tmp_path: Path) -> None:
     assert os.stat(tmp_path / instance.NAME).st_ino == inode
 
 
-def test_a_recycled_pid_does_not_keep_anybody_out_and_is_never_signalled(tmp_path: Path) -> None:
+def test_a_recycled_pid_blocks_no_daemon_and_is_never_signalled(tmp_path: Path) -> None:
     """000-35: the number of the dead daemon belongs to another process now."""
     innocent = subprocess.Popen(["sleep", "60"])
     try:
@@ -105,7 +105,7 @@ def test_a_recycled_pid_does_not_keep_anybody_out_and_is_never_signalled(tmp_pat
         innocent.wait()
 
 
-def test_while_the_lock_is_held_old_words_in_the_file_name_nobody(tmp_path: Path) -> None:
+def test_while_the_lock_is_held_old_text_in_the_file_names_no_process(tmp_path: Path) -> None:
     """A daemon that could not write its name: the kernel is asked, not the file."""
     first = holding(tmp_path)
     try:
@@ -118,7 +118,7 @@ def test_while_the_lock_is_held_old_words_in_the_file_name_nobody(tmp_path: Path
 
 
 @pytest.mark.parametrize("words", [b"", b"\0" * 300, b"\xff\xff\xff", b"-1 other\n", b"99999999999999999999 x", b"1"])
-def test_garbage_without_a_lock_is_nobody(tmp_path: Path, words: bytes) -> None:
+def test_garbage_without_a_lock_names_no_process(tmp_path: Path, words: bytes) -> None:
     (tmp_path / instance.NAME).write_bytes(words)
     assert find(str(tmp_path), SYSTEM) == Found(False)
     with Instance(str(tmp_path), SYSTEM):
@@ -149,7 +149,7 @@ def test_something_that_is_no_file_is_refused_without_waiting(tmp_path: Path, ma
         Instance(str(tmp_path), SYSTEM)
 
 
-def test_on_a_full_disk_the_lock_holds_and_the_kernel_says_who(tmp_path: Path) -> None:
+def test_on_a_full_disk_the_lock_works_and_the_kernel_names_its_holder(tmp_path: Path) -> None:
     with or_skip(), mounts.memory(tmp_path / "small", size="64k"):
         small = tmp_path / "small"
         (small / instance.NAME).touch()

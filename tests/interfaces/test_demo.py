@@ -1,4 +1,4 @@
-"""The demo does what it says: real kills, the server's own counts."""
+"""The demo really kills its processes, and the counts come from the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_one_pull_request_with_standfast_and_two_with_a_json_file(
     assert data["store"] == str(tmp_path / "standfast.db")
 
 
-def test_piped_it_is_plain_text_and_tells_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piped_it_is_plain_text_and_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
     done = run()
     assert done.returncode == 0, done.stderr
@@ -53,7 +53,7 @@ def test_each_order_is_charged_once_after_a_disaster(what: str, plain: int) -> N
         assert not [path for path in home.rglob("*") if path.is_file()]  # its stores are removed
 
 
-def test_a_disaster_needs_a_place_where_copies_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disaster_needs_a_directory_for_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     done = run("destroy", "--json")
     assert (done.returncode, json.loads(done.stderr)["error"]["code"]) == (2, "invalid_input")

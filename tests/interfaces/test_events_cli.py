@@ -78,7 +78,7 @@ def test_a_command_consumes_each_event_until_one_fails(home: Path, tmp_path: Pat
     assert whole.returncode == 0, whole.stderr
 
 
-def test_whoever_follows_is_told_as_it_happens(home: Path) -> None:
+def test_a_follower_prints_each_event_as_it_is_written(home: Path) -> None:
     said("event", "append", "orders", "old", home=home)
     command = [sys.executable, "-c", MAIN, "event", "follow", "orders", "--after", "0", "--jsonl"]
     with subprocess.Popen(command, env=environment(home), cwd=home, stdout=subprocess.PIPE, text=True) as following:
@@ -93,7 +93,7 @@ def test_whoever_follows_is_told_as_it_happens(home: Path) -> None:
             following.kill()
 
 
-def test_consumers_come_in_pages(home: Path) -> None:
+def test_consumers_are_listed_in_pages(home: Path) -> None:
     said("event", "append", "orders", "placed", home=home)
     for name in ("a b", "c"):
         run("event", "consume", name, "orders", "--jsonl", home=home)

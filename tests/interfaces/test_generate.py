@@ -123,7 +123,7 @@ def test_a_change_of_nothing_is_refused_and_makes_no_store(tmp_path: Path) -> No
     assert "give at least one of --kind, --status" in done.stderr
 
 
-def test_a_list_of_every_scope_says_which_and_its_cursor_leads_on(tmp_path: Path) -> None:
+def test_a_list_of_every_scope_names_the_scope_and_its_cursor_continues(tmp_path: Path) -> None:
     for name in ("ann", "bob"):
         run("agent", "set", name, "--config", "model=claude-4", "--scope", "team", home=tmp_path)
     first = json.loads(run("agent", "list", "--all", "--limit", "1", "--json", home=tmp_path).stdout)

@@ -59,7 +59,7 @@ def shop(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
-def test_a_push_that_no_text_shows_is_stopped_and_goes_through_once_after_a_yes(shop: Repository) -> None:
+def test_a_push_hidden_in_a_script_is_stopped_and_passes_once_after_an_approval(shop: Repository) -> None:
     """002-20: `make release` hides the push from the agent's hooks; git does not."""
     assert shop.install().returncode == 0
     shop.gate(why="main is protected")
@@ -90,7 +90,7 @@ def test_a_person_pushes_as_always_and_so_does_an_agent_without_a_gate(shop: Rep
 
 
 @pytest.mark.parametrize("need", ["approval", "ask", "effect"])
-def test_a_push_that_the_agents_hook_let_pass_needs_no_second_yes(shop: Repository, need: str) -> None:
+def test_a_push_that_the_agents_hook_allowed_needs_no_second_approval(shop: Repository, need: str) -> None:
     """The call is pending in the agent's session, whether a grant, the prompt or an effect allowed it."""
     shop.install()
     shop.gate(need=need)
@@ -142,7 +142,7 @@ def test_without_a_readable_store_a_gate_still_stops_the_push(shop: Repository) 
     assert "cannot read its store" in shop.last.stderr
 
 
-def test_another_hook_is_left_alone_and_ours_goes_again(shop: Repository) -> None:
+def test_a_foreign_hook_is_not_changed_and_ours_can_be_removed(shop: Repository) -> None:
     shop.hook.parent.mkdir(exist_ok=True)
     shop.hook.write_text("#!/bin/sh\nexit 0\n")
     refused = shop.install()
@@ -165,7 +165,7 @@ def test_another_hook_is_left_alone_and_ours_goes_again(shop: Repository) -> Non
     assert "no git repository" in outside.stderr
 
 
-def test_after_an_uninstallation_the_hook_says_how_to_remove_it(shop: Repository) -> None:
+def test_after_an_uninstallation_the_hook_prints_how_to_remove_it(shop: Repository) -> None:
     shop.install()
     shop.hook.write_text(shop.hook.read_text().replace(PROGRAM, "/nowhere/standfast"))
     assert not shop.pushed()

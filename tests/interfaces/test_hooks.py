@@ -59,7 +59,7 @@ def test_a_turn_of_an_agent_is_a_session_a_prompt_and_its_tool_calls(sf: standfa
     assert session.holder == "a:claude-code:s1"
     keep(sf, payload("Stop"), 5)
     assert sf.sessions.get("claude-code:s1").state == "completed"
-    assert sf.recovery.report().items == []  # nothing of it needs anybody
+    assert sf.recovery.report().items == []  # no person has to act
     keep(sf, payload("SessionEnd", reason="clear"), 6)
     seen = [type for type, source in events(sf) if source == "seen" and not type.startswith("session.")]
     assert seen == ["agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended", "agent.ended"]
@@ -105,7 +105,7 @@ def test_a_call_without_an_answer_is_pending_and_never_failed(sf: standfast.Stan
         ("claude-code", bash("PermissionDenied", "x", denial_reason="no"), "cancelled", None),
     ],
 )
-def test_an_outcome_is_what_the_agent_said_and_never_a_guess(
+def test_an_outcome_is_the_one_that_the_agent_reported(
     agent: str, given: dict[str, Any], status: str, code: int | None
 ) -> None:
     """000-18: Codex tells the output of a shell and not how it ended: unknown."""
@@ -123,7 +123,7 @@ def test_secrets_are_taken_out_before_anything_is_stored(sf: standfast.Standfast
     assert told.count("[redacted:github]") >= 3
 
 
-def test_hook_and_importer_meet_in_one_session_and_one_row(sf: standfast.Standfast) -> None:
+def test_hook_and_importer_fill_one_session_and_one_row(sf: standfast.Standfast) -> None:
     """000-9: hook and import agree on the key and the call id in either order, also after a change of directory."""
     first = keep(sf, bash("PreToolUse", "ls"), 1)
     store = sf._store
@@ -148,7 +148,7 @@ def test_an_agent_without_ids_of_calls_leaves_the_row_to_its_transcript(sf: stan
     assert [type for type, _ in events(sf) if type.startswith("tool.")] == ["tool.called", "tool.answered"]
 
 
-def test_a_late_record_neither_opens_nor_ends_what_goes_on(sf: standfast.Standfast) -> None:
+def test_a_late_record_neither_opens_nor_ends_a_session(sf: standfast.Standfast) -> None:
     """A spool may be drained days later: yesterday's end is not the end of today's session."""
     keep(sf, payload("SessionStart"), 100)
     ended = heard(payload("SessionEnd", reason="exit"), at_us=1)
@@ -161,7 +161,7 @@ def test_a_late_record_neither_opens_nor_ends_what_goes_on(sf: standfast.Standfa
     assert [source for type, source in events(sf) if type == "prompt.submitted"] == ["said"]
 
 
-def test_a_hook_is_a_sign_of_life_of_everything_its_agent_holds(sf: standfast.Standfast) -> None:
+def test_a_hook_renews_all_leases_of_its_agent(sf: standfast.Standfast) -> None:
     """001-64: every command and hook of an actor renews its leases."""
     store = sf._store
     old, store.caller = (
@@ -225,14 +225,16 @@ def test_what_an_agent_types_belongs_to_its_session_with_no_flag(tmp_path: Path)
     assert named["session_id"] == other["id"]
 
 
-def test_the_door_keeps_a_record_and_says_nothing(tmp_path: Path) -> None:
+def test_the_light_hook_stores_a_record_and_prints_nothing(tmp_path: Path) -> None:
     ran = enter("claude-code", bash("PreToolUse", "ls", cwd=tmp_path), tmp_path / "data", program=("-c", PATIENT))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
     with standfast.open(data_dir=tmp_path / "data") as sf:
         assert [call["tool"] for call in calls(sf)] == ["Bash"]
 
 
-def test_the_door_on_a_server_keeps_the_same_and_an_absent_one_holds_nobody(tmp_path: Path, pg_database: str) -> None:
+def test_the_light_hook_works_with_a_server_and_without_one_it_blocks_no_agent(
+    tmp_path: Path, pg_database: str
+) -> None:
     """000-49: safe on this machine first, then brought to the server."""
     data = tmp_path / "data"
     away = "postgresql://127.0.0.1:1/nothing"
@@ -251,7 +253,7 @@ def test_the_door_on_a_server_keeps_the_same_and_an_absent_one_holds_nobody(tmp_
         assert [type for type, _ in events(sf)].count("prompt.submitted") == 1
 
 
-def test_notify_of_codex_tells_the_end_of_a_turn() -> None:
+def test_the_notify_command_of_codex_reports_the_end_of_a_turn() -> None:
     given = {"type": "agent-turn-complete", "thread-id": "t1", "cwd": "/", "last-assistant-message": "done"}
     assert heard(given, agent="codex").kind == "stop"
 
@@ -289,7 +291,7 @@ def test_every_payload_captured_from_a_real_agent_is_handled(sf: standfast.Stand
 
 
 def test_the_lease_of_a_silent_agent_ends_by_time(tmp_path: Path) -> None:
-    """001-64: an agent that is never heard of again is suspect, without anybody guessing."""
+    """001-64: an agent without any further record is shown as suspect."""
     clock = ManualClock()
     with standfast.open(tmp_path / "s.db", data_dir=tmp_path, clock=clock) as sf:
         keep(sf, payload("UserPromptSubmit", prompt="x"), 1)
@@ -303,7 +305,7 @@ def test_a_record_fits_into_a_line_and_back() -> None:
     assert Heard(**json.loads(json.dumps(found.as_dict()))) == found
 
 
-def test_a_turn_that_failed_or_left_a_question_open_waits_for_a_person(sf: standfast.Standfast) -> None:
+def test_a_failed_turn_or_an_open_question_waits_for_a_person(sf: standfast.Standfast) -> None:
     """A session that ended stays ended. Only one that needs a person waits."""
     keep(sf, payload("UserPromptSubmit", prompt="x"), 1)
     keep(sf, payload("StopFailure", error="rate_limit"), 2)

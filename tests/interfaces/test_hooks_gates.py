@@ -20,14 +20,14 @@ PUSH = "cd app && git push origin main"
 
 
 class Agent:
-    """An agent whose calls pass the hook, in this process."""
+    """An agent whose calls go through the hook, in this process."""
 
     def __init__(self, sf: standfast.Standfast) -> None:
         self.sf = sf
         self.at_us = 0
 
     def call(self, given: dict[str, Any], agent: str = "claude-code", decision: judge.Decision | None = None) -> str:
-        """What it is refused with; empty if it may continue."""
+        """The text of the refusal; empty if the call may continue."""
         self.at_us += 1
         store = self.sf._store
         found = heard(given, agent=agent, at_us=self.at_us)
@@ -60,7 +60,7 @@ class Agent:
         return ""
 
 
-def test_a_push_is_held_until_a_person_says_yes_and_then_goes_through_once(sf: standfast.Standfast) -> None:
+def test_a_push_is_held_until_a_person_approves_and_passes_once(sf: standfast.Standfast) -> None:
     """The yes is bound to these bytes, used up by the call that passes, and the outcome is the effect's."""
     sf.gates.add("git push*", why="main is protected")
     agent = Agent(sf)
@@ -87,7 +87,7 @@ def _grant(sf: standfast.Standfast, id: str) -> None:
     sf.approvals.grant(id, approver="ada")
 
 
-def test_a_denial_is_told_with_its_reason(sf: standfast.Standfast) -> None:
+def test_a_denial_is_returned_to_the_agent_with_its_reason(sf: standfast.Standfast) -> None:
     sf.gates.add("git push*")
     agent = Agent(sf)
     agent.call(bash("PreToolUse", PUSH))
@@ -96,7 +96,7 @@ def test_a_denial_is_told_with_its_reason(sf: standfast.Standfast) -> None:
     assert "not on a Friday" in agent.call(bash("PreToolUse", PUSH, id="t2"))
 
 
-def test_a_call_that_was_let_through_and_never_came_back_is_in_doubt_not_free(sf: standfast.Standfast) -> None:
+def test_an_allowed_call_without_an_answer_is_in_doubt(sf: standfast.Standfast) -> None:
     sf.gates.add("git push*")
     agent = Agent(sf)
     agent.call(bash("PreToolUse", PUSH))
@@ -203,7 +203,7 @@ def test_what_must_be_an_effect_passes_once_for_one_that_is_dispatched(sf: stand
     assert len(passed) == 2
 
 
-def test_words_of_a_shell_are_compared_and_everything_else_passes(sf: standfast.Standfast) -> None:
+def test_shell_words_are_compared_and_everything_else_passes(sf: standfast.Standfast) -> None:
     sf.gates.add("git push*")
     agent = Agent(sf)
     assert agent.call(bash("PreToolUse", "git status", id="t2")) == ""
@@ -290,7 +290,7 @@ def test_once_passes_only_a_gate_that_needs_an_effect_and_only_as_it_is(
     ("agent", "event", "tool"),
     [("claude-code", "PreToolUse", "Bash"), ("codex", "PreToolUse", "Bash"), ("gemini-cli", "BeforeTool", "run")],
 )
-def test_each_agent_is_refused_in_its_own_words(agent: str, event: str, tool: str, tmp_path: Path) -> None:
+def test_each_agent_is_refused_in_its_own_format(agent: str, event: str, tool: str, tmp_path: Path) -> None:
     with standfast.open(data_dir=tmp_path / "data") as sf:
         sf.gates.add("git push*", scope="")
     ran = enter(agent, {**bash(event, "git push"), "tool_name": tool}, tmp_path / "data")
@@ -327,7 +327,7 @@ def test_the_copy_of_the_gates_is_brought_up_when_an_agent_starts(tmp_path: Path
     assert "git push*" in (data / "gates.json").read_text()
 
 
-def test_a_call_too_large_to_be_judged_is_refused_where_a_gate_stands(tmp_path: Path) -> None:
+def test_a_call_too_large_to_judge_is_refused_where_a_gate_is_set(tmp_path: Path) -> None:
     """No call gets past a gate by padding the call."""
     data = tmp_path / "data"
     padded = json.dumps({**bash("PreToolUse", "git push"), "padding": "x" * 5_000_000}).encode()
@@ -339,7 +339,7 @@ def test_a_call_too_large_to_be_judged_is_refused_where_a_gate_stands(tmp_path: 
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not os.path.isdir("/proc/self"), reason="needs /proc")
-def test_a_store_that_is_busy_does_not_hold_the_agent_and_its_gates_stand(tmp_path: Path) -> None:
+def test_a_busy_store_does_not_block_the_agent_and_its_gates_apply(tmp_path: Path) -> None:
     """Another process holds the lock permanently: the hook ends by itself, refuses what matches, spools both."""
     import fcntl
 

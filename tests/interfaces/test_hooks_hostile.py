@@ -42,7 +42,7 @@ PAYLOADS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_whatever_comes_the_agent_goes_on(name: str, tmp_path: Path) -> None:
+def test_the_agent_continues_after_any_input(name: str, tmp_path: Path) -> None:
     """Exit 0, an empty stdout, and a store that is sound."""
     ran = enter("claude-code", PAYLOADS[name], tmp_path / "data", program=("-c", PATIENT))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b""), name
@@ -50,7 +50,7 @@ def test_whatever_comes_the_agent_goes_on(name: str, tmp_path: Path) -> None:
         assert integrity(tmp_path / "data" / "standfast.db") == "ok"
 
 
-def test_of_a_payload_that_is_too_large_the_event_is_kept() -> None:
+def test_the_event_of_a_payload_that_is_too_large_is_recorded() -> None:
     given = payloads.parsed(HUGE)
     assert given is not None
     found = payloads.heard("claude-code", given, 1)

@@ -282,7 +282,7 @@ def test_a_spool_that_takes_nothing_makes_the_hook_open_the_store(agent: Agent) 
     assert agent.stored() == ["agent.started", "tool.called"]
 
 
-def test_a_payload_may_come_as_the_last_argument(tmp_path: Path) -> None:
+def test_a_payload_may_be_the_last_argument(tmp_path: Path) -> None:
     """Some agents start their notify program with the payload as an argument and nothing on stdin."""
     data = tmp_path / "data"
     given = json.dumps(bash("PreToolUse", "ls", cwd=str(tmp_path)))

@@ -38,7 +38,7 @@ NO_FILES = [fifo, device, listening]
 
 
 def timed(*words: str, home: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command that must not wait for anybody."""
+    """A command that must not block."""
     return subprocess.run(
         [sys.executable, "-c", MAIN, *words],
         env=environment(home),
@@ -54,7 +54,7 @@ def timed(*words: str, home: Path, cwd: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("make", NO_FILES)
-def test_what_is_no_regular_file_in_place_of_git_hangs_no_command(
+def test_a_fifo_or_device_instead_of_git_blocks_no_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
     """000-50: `mkfifo .git` in a clone is no reason to wait."""
@@ -71,7 +71,7 @@ def test_what_is_no_regular_file_in_place_of_git_hangs_no_command(
 
 @pytest.mark.parametrize("name", ["config", "commondir"])
 @pytest.mark.parametrize("make", NO_FILES)
-def test_what_is_no_regular_file_inside_git_hangs_no_command(
+def test_a_fifo_or_device_inside_git_blocks_no_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], name: str
 ) -> None:
     """000-50: nor inside `.git`."""
@@ -84,7 +84,7 @@ def test_what_is_no_regular_file_inside_git_hangs_no_command(
 
 
 @pytest.mark.parametrize("make", NO_FILES)
-def test_what_is_no_regular_file_is_no_configuration_of_a_project(
+def test_a_fifo_or_device_is_no_configuration_of_a_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
     """000-50: it is refused by name where a person asks for it, and ignored otherwise."""
@@ -181,7 +181,7 @@ def test_no_error_about_a_url_carries_its_password(url: str, tmp_path: Path) -> 
     assert [text for text in carried(caught.value) if PASSWORD in text] == []
 
 
-def test_no_error_about_a_configuration_carries_what_is_in_the_file(tmp_path: Path) -> None:
+def test_no_error_about_a_configuration_prints_its_content(tmp_path: Path) -> None:
     """003-24: the bytes of a file that is no UTF-8 stay out of the error."""
     path = tmp_path / "config.toml"
     path.write_bytes(f'db_url = "postgresql://u:{PASSWORD}@h/x"\n\xff'.encode("latin-1"))

@@ -51,7 +51,7 @@ def test_without_a_path_the_agents_own_directories_are_read(home: Path, tmp_path
     ]
 
 
-def test_the_doctor_says_what_was_not_understood(home: Path, tmp_path: Path) -> None:
+def test_the_doctor_counts_records_that_were_not_understood(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", *night(), user("u9", "end") | {"type": "hologram"})
     said("import", "claude-code", str(path), home=home)
     (found,) = [one for one in said("doctor", home=home) if one["id"] == "imports"]
@@ -77,7 +77,7 @@ def test_a_dry_run_makes_not_even_a_store(home: Path, tmp_path: Path) -> None:
         (("missing",), 2, "there is no command import missing"),
     ],
 )
-def test_what_cannot_be_imported_is_said_in_one_line(home: Path, words: tuple[str, ...], code: int, fact: str) -> None:
+def test_an_invalid_import_prints_one_line(home: Path, words: tuple[str, ...], code: int, fact: str) -> None:
     done = run("import", *words, home=home)
     assert (done.returncode, done.stdout) == (code, "")
     assert fact in done.stderr
@@ -89,7 +89,7 @@ def test_a_terminal_sees_how_far_it_is_and_a_pipe_does_not(home: Path, tmp_path:
     assert "%" not in run("import", "claude-code", str(path), home=home).stderr
 
 
-def test_killed_by_hand_it_goes_on_where_it_was(home: Path, tmp_path: Path) -> None:
+def test_a_killed_import_command_continues(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", *night(count=1200))
     killed = run("import", "claude-code", str(path), home=home, STANDFAST_CRASH_AT="import.after_batch:2")
     assert killed.returncode == -signal.SIGKILL

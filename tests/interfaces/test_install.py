@@ -1,4 +1,4 @@
-"""`standfast install`: our entries in an agent's settings, and not one byte of anybody else's."""
+"""`standfast install`: it adds our entries to an agent's settings and changes no other byte."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_older_installation_is_brought_up_to_date_not_doubled(tmp_path: Path)
         "[" * 300,
     ],
 )
-def test_a_file_that_cannot_be_parsed_is_refused_and_left_alone(text: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_parsed_is_refused_and_not_changed(text: str, tmp_path: Path) -> None:
     """The hint has the lines to add by hand."""
     path = tmp_path / "settings.json"
     path.write_text(text)
@@ -153,7 +153,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         install.install_plan(CLAUDE, str(path), PATH)
 
 
-def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
+def test_a_file_that_install_created_is_removed_again(tmp_path: Path) -> None:
     for agent in AGENTS:
         path = tmp_path / agent.name / "deep" / "file"
         install.apply(install.install_plan(agent, str(path), PATH), keep_backup=True)
@@ -182,7 +182,7 @@ def test_a_file_changed_by_its_agent_meanwhile_is_not_overwritten(tmp_path: Path
     assert path.read_text() == '{"model": "new"}'
 
 
-def test_somebody_elses_plugin_is_not_ours(tmp_path: Path) -> None:
+def test_a_foreign_plugin_is_not_ours(tmp_path: Path) -> None:
     path = tmp_path / "standfast.js"
     path.write_text("export const Mine = () => {}\n")
     with pytest.raises(InvalidInput, match="not standfast's"):
@@ -208,7 +208,7 @@ GROUPS = st.lists(
     indent=st.sampled_from([None, 1, 2, 4, "\t"]),
     agent=st.sampled_from(WITH_HOOKS),
 )
-def test_any_settings_come_back_as_they_were(rest: Any, hooks: Any, indent: Any, agent: Any) -> None:
+def test_remove_restores_any_settings(rest: Any, hooks: Any, indent: Any, agent: Any) -> None:
     """Other entries keep their meaning; if no container was empty, removal restores the exact text."""
     value = {**rest, **({} if hooks is None else {"hooks": hooks})}
     text = json.dumps(value, indent=indent, ensure_ascii=False)
@@ -257,7 +257,7 @@ def servers_of(agent: Any, settings: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
-def test_a_server_goes_in_and_out_and_leaves_every_byte_as_it_was(agent: Any, tmp_path: Path) -> None:
+def test_adding_and_removing_a_server_leaves_every_other_byte(agent: Any, tmp_path: Path) -> None:
     """The MCP server is registered with the same care as the hooks; a second time changes nothing."""
     for name, text in servers_of(agent, SETTINGS).items():
         path = tmp_path / "settings"
@@ -302,7 +302,7 @@ def test_what_its_owner_put_into_our_servers_entry_stays_until_it_goes(agent: An
         (OPENCODE, "{"),
     ],
 )
-def test_settings_in_which_our_server_has_no_place_are_refused(agent: Any, text: str, tmp_path: Path) -> None:
+def test_settings_without_a_place_for_our_server_are_refused(agent: Any, text: str, tmp_path: Path) -> None:
     path = tmp_path / "settings"
     path.write_text(text)
     with pytest.raises(InvalidInput, match="cannot be edited") as refused:
@@ -311,7 +311,7 @@ def test_settings_in_which_our_server_has_no_place_are_refused(agent: Any, text:
     assert path.read_text() == text
 
 
-def test_a_skill_of_somebody_else_is_not_ours(tmp_path: Path) -> None:
+def test_a_foreign_skill_is_not_ours(tmp_path: Path) -> None:
     path = tmp_path / "SKILL.md"
     path.write_text("---\nname: standfast\n---\nmine\n")
     with pytest.raises(InvalidInput, match="not standfast's"):
@@ -375,7 +375,7 @@ def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> N
     assert list(hooks.iterdir()) == []
 
 
-def test_alone_it_finds_the_agents_installs_imports_and_says_so(tmp_path: Path) -> None:
+def test_without_a_name_it_finds_the_agents_installs_and_imports(tmp_path: Path) -> None:
     """003-40: one command from nothing; a second time it changes nothing and imports nothing twice."""
     nothing = run(tmp_path, PATH="/usr/bin:/bin")
     assert nothing.returncode == 3
@@ -402,7 +402,7 @@ def test_alone_it_finds_the_agents_installs_imports_and_says_so(tmp_path: Path) 
     assert run(tmp_path, "--check", PATH="/usr/bin:/bin").returncode == 1
 
 
-def test_a_skill_that_several_agents_read_goes_with_the_last_of_them(tmp_path: Path) -> None:
+def test_a_skill_that_several_agents_read_is_removed_with_the_last_of_them(tmp_path: Path) -> None:
     """Nor is a part installed that was left out, or the file made that an agent keeps its own state in."""
     for name in (".codex", ".gemini", ".claude"):
         (tmp_path / name).mkdir()
@@ -575,7 +575,7 @@ def test_hooks_that_are_switched_off_as_a_whole_are_told(agent: Any, file: str, 
     assert (found.state, "off" in found.text) == ("warn", True)
 
 
-def test_a_hook_whose_program_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_hook_without_its_program_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".gemini").mkdir()
     path = tmp_path / ".gemini" / "settings.json"
     install.apply(install.install_plan(GEMINI, str(path), "/gone/standfast"), keep_backup=True)
@@ -603,7 +603,7 @@ def test_the_retention_of_transcripts_is_read_from_the_agents_settings(
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
-def test_the_plugin_of_opencode_tells_what_happens_and_is_refused_by_a_gate(tmp_path: Path) -> None:
+def test_the_plugin_of_opencode_reports_calls_and_obeys_a_gate(tmp_path: Path) -> None:
     """The very file that is installed, driven as opencode drives it."""
     plugin = tmp_path / "standfast.mjs"
     plugin.write_text(hook_entries.plugin(install.program()))

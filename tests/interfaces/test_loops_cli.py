@@ -55,7 +55,7 @@ def test_a_loop_is_added_listed_paused_resumed_and_removed(capsys: Capture, tmp_
     assert said(capsys, "loop", "list") == []
 
 
-def test_a_paused_loop_that_is_changed_says_that_it_is_still_paused(capsys: Capture) -> None:
+def test_changing_a_paused_loop_prints_that_it_is_still_paused(capsys: Capture) -> None:
     """003-40: the next command is the one that lets it run again."""
     add = ["loop", "add", "nightly", "--every", "1h", "--", "make"]
     said(capsys, *add)
@@ -72,7 +72,7 @@ def test_a_schedule_before_the_command_is_understood(capsys: Capture) -> None:
         assert (added["kind"], added["command"]) == (kind, ["make", "test"])
 
 
-def test_a_value_that_looks_secret_is_never_shown(capsys: Capture) -> None:
+def test_a_value_that_looks_secret_is_never_printed(capsys: Capture) -> None:
     words = ["--env", "API_TOKEN=hunter2", "--env", "DB=postgres://ann:hunter2@db/x", "--env", "MODE=fast"]
     assert app.run(["loop", "add", "nightly", "--every", "1h", *words, "--", "true"]) == 0
     for command in (["loop", "list"], ["loop", "show", "nightly"], ["loop", "runs"], ["timeline"], ["status"]):
@@ -100,7 +100,7 @@ def test_a_value_that_looks_secret_is_never_shown(capsys: Capture) -> None:
         (["runs", "--after", "x"], 2, "is not a cursor"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_exit_code(capsys: Capture, words: list[str], code: int, message: str) -> None:
+def test_errors_have_their_message_and_exit_code(capsys: Capture, words: list[str], code: int, message: str) -> None:
     assert app.run(["loop", "add", "there", "--every", "1h", "--", "true"]) == 0
     capsys.readouterr()
     found, told, hint = refused(capsys, "loop", *words)
@@ -151,7 +151,7 @@ def stopped(days: int = 21) -> Loop:
     return loop
 
 
-def test_a_nightly_job_that_silently_stopped_three_weeks_ago_is_told_everywhere(capsys: Capture) -> None:
+def test_a_nightly_job_that_stopped_three_weeks_ago_is_reported_everywhere(capsys: Capture) -> None:
     """000-16, 000-17: no daemon runs, and none did: missing slots are worked out from the schedule."""
     stopped()
     (need,) = said(capsys, "status")["needs"]
@@ -173,7 +173,7 @@ def test_a_nightly_job_that_silently_stopped_three_weeks_ago_is_told_everywhere(
     assert "did not run: " in told.err
 
 
-def test_missed_slots_stand_in_the_timeline_at_their_own_moments(capsys: Capture) -> None:
+def test_missed_slots_are_in_the_timeline_at_their_own_times(capsys: Capture) -> None:
     """000-17: the journal has one line for the gap, the timeline one for each slot in its window."""
     stopped()
     with standfast.open() as sf:
@@ -188,7 +188,7 @@ def test_missed_slots_stand_in_the_timeline_at_their_own_moments(capsys: Capture
     assert len(said(capsys, "timeline", "--at", first)["entries"]) == 1  # not twice: it is the journal's own line
 
 
-def test_a_loop_that_paused_itself_and_a_run_nobody_performs_need_a_person(capsys: Capture) -> None:
+def test_a_loop_that_paused_itself_and_a_run_without_a_worker_need_a_person(capsys: Capture) -> None:
     clock = ManualClock(time.time_ns() // 1000 - DAY_US)
     with handle.connect(config.load(), clock=clock) as sf:
         sf.loops.add("bad", ["false"], every="1h", failures_max=1)
@@ -203,7 +203,7 @@ def test_a_loop_that_paused_itself_and_a_run_nobody_performs_need_a_person(capsy
     assert 'paused itself: "1 runs in a row failed' in kinds["loop_stopped"]
 
 
-def test_a_clock_that_was_ahead_is_told_by_the_doctor(capsys: Capture) -> None:
+def test_the_doctor_reports_a_clock_that_was_ahead(capsys: Capture) -> None:
     now_us = time.time_ns() // 1000
     clock = ManualClock(now_us)
     with handle.connect(config.load(), clock=clock) as sf:
@@ -215,7 +215,7 @@ def test_a_clock_that_was_ahead_is_told_by_the_doctor(capsys: Capture) -> None:
     assert findings[0]["remedy"] == "standfast loop resume hourly"
 
 
-def test_a_word_of_the_command_is_not_taken_for_the_loops_name(capsys: Capture) -> None:
+def test_an_argument_of_the_command_is_not_taken_for_the_name_of_the_loop(capsys: Capture) -> None:
     code, message, hint = refused(capsys, "loop", "add", "--every", "5m", "--", "echo", "hi")
     assert (code, "NAME is missing" in message, "NAME" in hint) == (2, True, True)
     assert said(capsys, "loop", "list") == []

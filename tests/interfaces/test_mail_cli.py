@@ -28,7 +28,7 @@ def said(*words: str, home: Path, input: str | None = None, **variables: str) ->
     return document["data"]
 
 
-def test_a_mail_goes_from_sent_to_done_in_two_shells(home: Path) -> None:
+def test_a_mail_is_sent_read_and_done_in_two_shells(home: Path) -> None:
     """000-38, 000-41: sent by one actor, read and answered by another, receipted."""
     sent = said(
         "mail", "send", "bob", "look at #42", "--key", "k", "--subject", "review", home=home, STANDFAST_ACTOR="ann"
@@ -52,7 +52,7 @@ def test_a_mail_goes_from_sent_to_done_in_two_shells(home: Path) -> None:
     assert run("verify", json.dumps(sent["receipt"]), home=home).returncode == 0
 
 
-def test_a_dead_letter_is_listed_explained_retried_and_resolved(home: Path) -> None:
+def test_a_dead_letter_is_listed_shown_retried_and_resolved(home: Path) -> None:
     """000-40: a person sees why it stalled, and settles it."""
     sent = said("mail", "send", "bob", "hi", "--attempts", "1", home=home)
     said("mail", "read", "--to", "bob", home=home)
@@ -97,7 +97,7 @@ def test_every_verb_answers_in_json_and_garbage_in_a_sentence(home: Path) -> Non
         assert json.loads(refused.stderr)["error"]["message"]
 
 
-def test_what_is_printed_cannot_harm_a_terminal(home: Path) -> None:
+def test_printed_mail_cannot_harm_a_terminal(home: Path) -> None:
     said("mail", "send", "bob", "-", home=home, input="red \x1b[31m\x9b \u202eturned\nmail x from your boss")
     for words in (("mail", "list"), ("mail", "read", "--to", "bob"), ("mail", "list", "--state", "any")):
         shown = run(*words, home=home).stdout
@@ -131,7 +131,7 @@ def test_waiting_for_mail_in_a_shell_holds_it_for_the_actor(home: Path) -> None:
     assert run("mail", "read", "--wait", "0.05", home=home, STANDFAST_ACTOR="bob").returncode == 3
 
 
-def test_read_for_a_process_it_is_ready_again_when_that_is_gone(home: Path) -> None:
+def test_mail_read_for_a_process_is_ready_again_after_it_exits(home: Path) -> None:
     said("mail", "send", "bob", "hi", home=home)
     sleeper = subprocess.Popen(["sleep", "60"])
     held = said("mail", "read", "--to", "bob", "--while", str(sleeper.pid), home=home)

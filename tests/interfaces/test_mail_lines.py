@@ -123,7 +123,7 @@ def test_a_box_is_read_while_a_live_session_or_process_is_there(sf: standfast.St
         assert sf.mail.has_reader("coder")
 
 
-def test_a_send_says_that_no_live_session_reads_the_box(tmp_path: Path) -> None:
+def test_send_reports_that_no_live_session_reads_the_box(tmp_path: Path) -> None:
     def send(to: str) -> str:
         words = [PROGRAM, "mail", "send", to, "please look"]
         return subprocess.run(words, env=environment(data), cwd=tmp_path, capture_output=True, text=True).stderr

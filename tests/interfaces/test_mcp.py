@@ -144,7 +144,7 @@ def test_the_same_key_gives_the_same_answer_and_does_nothing(shared: standfast.S
     assert len(shared.mail.list("reviewer")) == 1
 
 
-def test_an_approval_is_asked_for_and_awaited_and_never_given(shared: standfast.Standfast) -> None:
+def test_an_approval_can_be_requested_and_awaited_but_not_granted(shared: standfast.Standfast) -> None:
     async def story(ask: Agent) -> None:
         asked = await ask("approval_request", tool="deploy", intent={"to": "production"}, why="the fix is in")
         assert (await ask("approval_wait", id=asked["id"], timeout_s=0))["state"] == "requested"
@@ -266,7 +266,7 @@ def test_an_approval_needs_an_intent(shared: standfast.Standfast) -> None:
     assert len(shared.approvals.list()) == 2
 
 
-def test_waiting_calls_leave_the_others_alone(shared: standfast.Standfast) -> None:
+def test_waiting_calls_do_not_block_others(shared: standfast.Standfast) -> None:
     """002-11: 50 calls wait for an answer; every other call is answered, and each waiting one when it is granted."""
 
     async def story(ask: Agent) -> None:

@@ -103,7 +103,7 @@ def test_containers_work_on_the_store_of_the_host(served: Served) -> None:
     assert actors == {"mcp:s.sock"}
 
 
-def test_only_this_account_may_connect_and_nothing_is_left_behind(served: Served) -> None:
+def test_only_this_account_may_connect_and_the_socket_is_removed(served: Served) -> None:
     """Decision 13: a Unix socket with mode 0600."""
     assert stat.S_IMODE(os.stat(served.path).st_mode) == 0o600
     served.process.send_signal(signal.SIGTERM)

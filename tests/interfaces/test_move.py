@@ -176,7 +176,7 @@ def test_a_consumer_in_the_middle_of_late_commits_gets_each_event_once(
 
 
 @pytest.mark.parametrize("first", range(4))
-def test_a_consumer_of_postgresql_goes_on_in_a_copy_in_sqlite(
+def test_a_consumer_of_postgresql_continues_in_a_copy_in_sqlite(
     pg_database: str, home: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     """001-52, 003-13: rows that PostgreSQL committed out of order, restored into SQLite and promoted."""
@@ -295,7 +295,7 @@ def test_a_move_to_a_server_is_finished_from_any_host(shell: Run, home: Path, pg
     assert [task["title"] for task in answer(shell, pg_database, "task", "list")] == ["one"]
 
 
-def test_a_move_that_runs_elsewhere_is_left_alone(shell: Run, two: tuple[str, str], home: Path) -> None:
+def test_a_move_of_another_process_is_not_disturbed(shell: Run, two: tuple[str, str], home: Path) -> None:
     """002-11: while the mover lives, its lock is taken. Its process id says nothing here."""
     a, b = two
     answer(shell, a, "task", "add", "one")
@@ -340,7 +340,7 @@ def test_a_copy_taken_during_a_move_restores(home: Path, two: tuple[str, str], m
         sf.tasks.add("two")
 
 
-def test_what_is_under_way_is_waited_for_and_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:
+def test_while_an_effect_is_under_way_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:
     """003-21: refused while a live process sends; a place with another store is refused; agents are refused."""
     a, b = two
     with standfast.open(a, data_dir=home / "data") as sf:
@@ -355,8 +355,8 @@ def test_what_is_under_way_is_waited_for_and_nothing_moves(shell: Run, two: tupl
     assert error(shell, a, "db", "move", engine_of(b), b)[0] == 4
 
 
-def test_a_move_waits_for_what_is_under_way(shell: Run, home: Path) -> None:
-    """003-21: `--wait` says what it waits for, and moves when the effect has ended."""
+def test_with_wait_a_move_waits_for_the_effect(shell: Run, home: Path) -> None:
+    """003-21: `--wait` names what it waits for, and moves the store after the effect has ended."""
     a, b = str(home / "data" / "standfast.db"), str(home / "other" / "standfast.db")
     with standfast.open(a, data_dir=home / "data") as sf:
         sf.effects.begin("charge", {}, key="k")
@@ -382,7 +382,7 @@ def test_a_server_that_is_away_is_named(shell: Run, home: Path) -> None:
     assert [task["title"] for task in answer(shell, a, "task", "list")] == ["one"]
 
 
-def test_choosing_another_store_says_how_many_rows_stay(shell: Run, home: Path, pg_database: str) -> None:
+def test_choosing_another_store_counts_the_rows_that_stay(shell: Run, home: Path, pg_database: str) -> None:
     """003-21: `db sqlite` and `db pg` move nothing, and name the command that does."""
     a = str(home / "data" / "standfast.db")
     answer(shell, a, "task", "add", "one")

@@ -83,9 +83,7 @@ def test_a_request_starts_the_command_once(sf: standfast.Standfast, inbox: Inbox
     assert len(list(inbox.directory.iterdir())) == 1
 
 
-def test_one_request_is_told_once_however_often_it_is_met(
-    sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_request_starts_the_command_once(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     monkeypatch.setattr(notices, "start", lambda _, about: started.append(about["STANDFAST_SUBJECT"]))
     effect = plan(sf)
@@ -113,7 +111,7 @@ def test_inside_a_transaction_it_waits_for_the_commit(sf: standfast.Standfast, i
     assert told["stdin"]["subject"] == made.id  # type: ignore[index]
 
 
-def test_any_room_may_tell(sf: standfast.Standfast, inbox: Inbox) -> None:
+def test_any_feature_may_notify(sf: standfast.Standfast, inbox: Inbox) -> None:
     notices.tell(sf._store, "effect.in_doubt", "eff_x", "two\nlines", "standfast effect resolve x")
     (told,) = inbox.wait()
     assert told["stdin"] == {
@@ -156,7 +154,7 @@ def test_nothing_about_the_command_reaches_the_verb(
     assert capfd.readouterr() == ("", "")
 
 
-def test_no_child_is_left_to_be_waited_for() -> None:
+def test_no_child_process_is_left_behind() -> None:
     code = (
         "import os\n"
         "from standfast.core.notices import start\n"

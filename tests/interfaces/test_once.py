@@ -44,7 +44,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Run:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Callable[[], standfast.Standfast]:
-    """The store the commands use, in the scope they use it in: outside any repository."""
+    """The store of the commands, in their scope, outside any repository."""
 
     def opened() -> standfast.Standfast:
         from standfast import config, handle
@@ -77,7 +77,7 @@ def test_a_command_is_run_once_and_its_answer_is_replayed_with_both_streams_apar
     assert ran(tmp_path) == 1
 
 
-def test_the_same_key_for_another_command_is_a_conflict_unless_by_says_otherwise(run: Run, tmp_path: Path) -> None:
+def test_the_same_key_for_another_command_is_a_conflict_unless_by_is_equal(run: Run, tmp_path: Path) -> None:
     run("once", "k", "--", "echo", "one")
     refused = run("once", "k", "--", "echo", "two")
     assert refused.returncode == 4
@@ -90,7 +90,7 @@ def test_the_same_key_for_another_command_is_a_conflict_unless_by_says_otherwise
     assert run("once", "v", "--by", "release 8", "--", "echo", "two").returncode == 4
 
 
-def test_ended_by_a_signal_it_is_in_doubt_until_somebody_settles_it(run: Run, tmp_path: Path) -> None:
+def test_a_command_ended_by_a_signal_is_in_doubt_until_a_person_settles_it(run: Run, tmp_path: Path) -> None:
     command = counting(tmp_path, "kill -9 $$")
     killed = run("once", "k", "--", *command)
     assert killed.returncode == 128 + 9
@@ -107,7 +107,7 @@ def test_ended_by_a_signal_it_is_in_doubt_until_somebody_settles_it(run: Run, tm
 @pytest.mark.parametrize(
     ("probe", "code", "runs"), [("echo found", 0, 1), ("exit 3", 128 + 9, 2), ("exit 1", 6, 1), ("kill -9 $$", 6, 1)]
 )
-def test_in_doubt_the_probe_is_asked_and_only_exit_3_means_not_applied(
+def test_in_doubt_the_probe_runs_and_only_exit_3_means_not_applied(
     run: Run, tmp_path: Path, probe: str, code: int, runs: int
 ) -> None:
     command = counting(tmp_path, "kill -9 $$")
@@ -230,7 +230,7 @@ def test_json_is_one_document_and_still_exits_as_the_command_did(run: Run) -> No
     assert data["result"] == {"exit": 4, "stdout": "hi\n", "stderr": ""}
 
 
-def test_somebody_at_it_is_busy_and_after_its_death_in_doubt_at_once(
+def test_a_running_command_is_busy_and_after_the_death_of_its_process_in_doubt_at_once(
     run: Run, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """The holder is the command itself, not the process that started it."""
@@ -268,7 +268,7 @@ def test_signals_are_passed_on_to_the_command(run: Run, tmp_path: Path, environm
     assert run("once", "k", "--", *command).stdout == "started\nstopped\n"
 
 
-def test_a_needed_yes_is_asked_for_and_then_it_runs_once(run: Run, tmp_path: Path, store: Any) -> None:
+def test_a_needed_approval_is_requested_and_then_the_command_runs_once(run: Run, tmp_path: Path, store: Any) -> None:
     command = counting(tmp_path)
     assert run("once", "k", "--approve", "--why", "release day", "--", *command).returncode == 5
     with store() as sf:
@@ -280,7 +280,7 @@ def test_a_needed_yes_is_asked_for_and_then_it_runs_once(run: Run, tmp_path: Pat
     assert ran(tmp_path) == 1
 
 
-def test_a_gate_asks_for_a_yes_whether_or_not_the_command_line_does(run: Run, tmp_path: Path, store: Any) -> None:
+def test_a_gate_requests_an_approval_with_or_without_the_option(run: Run, tmp_path: Path, store: Any) -> None:
     with store() as sf:
         sf.gates.add("git push*", why="main is protected")
     assert run("once", "k", "--", "git", "push", "origin").returncode == 5
@@ -321,7 +321,7 @@ def test_on_a_terminal_the_command_has_one_too(run: Run, tmp_path: Path, environ
     assert replayed.stdout.rstrip().endswith("typed")
 
 
-def test_secrets_in_captured_output_are_not_kept(run: Run) -> None:
+def test_secrets_in_captured_output_are_not_stored(run: Run) -> None:
     secret = "ghp_" + "a" * 36
     assert run("once", "k", "--", "echo", "token", "x").returncode == 0
     shown = run("once", "s", "--", "sh", "-c", 'printf "%s%s\\n" ghp_ ' + "a" * 36)
@@ -338,7 +338,7 @@ def test_secrets_in_captured_output_are_not_kept(run: Run) -> None:
         ([b"a" * 300_000], False),
     ],
 )
-def test_captured_output_comes_back_byte_for_byte_or_with_both_its_ends(parts: list[bytes], whole: bool) -> None:
+def test_captured_output_is_replayed_byte_for_byte_or_with_both_its_ends(parts: list[bytes], whole: bool) -> None:
     capture = Capture()
     for part in parts:
         capture.feed(part)
@@ -372,7 +372,7 @@ def test_an_effect_begins_in_one_command_and_ends_in_another(run: Run, store: An
     assert run("effect", "begin", "deploy", "to=test", "--key", "d").returncode == 4
 
 
-def test_a_plan_is_sent_by_the_same_words_once_more(run: Run) -> None:
+def test_the_same_command_line_sends_a_planned_effect(run: Run) -> None:
     assert "planned" in run("effect", "begin", "deploy", '{"to": "prod"}', "--plan", "--key", "d").stdout
     assert "dispatched" in run("effect", "begin", "deploy", '{"to": "prod"}', "--key", "d").stdout
     failed = run("effect", "fail", "d", "no route")
@@ -381,7 +381,7 @@ def test_a_plan_is_sent_by_the_same_words_once_more(run: Run) -> None:
     assert ["attempt", "2"] in [line.split() for line in begun.stdout.splitlines()]
 
 
-def test_what_is_in_doubt_is_listed_shown_and_settled(run: Run, store: Any) -> None:
+def test_a_doubt_is_listed_shown_and_settled(run: Run, store: Any) -> None:
     gone = subprocess.Popen(["sleep", "60"])
     assert run("effect", "begin", "deploy", "--key", "d", "--while", str(gone.pid)).returncode == 0
     assert "nothing is in doubt" in run("effect", "list", "--in-doubt").stderr
@@ -422,7 +422,7 @@ def test_a_compensation_that_a_signal_ended_is_in_doubt(run: Run) -> None:
     assert "compensate:deploy" in run("effect", "list", "--in-doubt").stdout
 
 
-def test_bad_words_are_refused_by_name(run: Run) -> None:
+def test_an_invalid_option_is_refused_by_its_name(run: Run) -> None:
     for words, match in {
         ("effect", "begin", "deploy", "prod"): "neither JSON nor name=value",
         ("effect", "begin", "deploy", '{"a": 1, "a": 2}'): "appears twice",

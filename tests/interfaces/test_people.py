@@ -137,7 +137,7 @@ def test_the_one_list_names_every_method_that_refuses_and_no_other() -> None:
     "line",
     ["approvals yes zzzzzz", "gates rm git*", "gate delete git*", "reject zzzzzz", "state check", "db use other.db"],
 )
-def test_another_word_for_a_command_reaches_the_same_list(sf: standfast.Standfast, tmp_path: Path, line: str) -> None:
+def test_an_alias_prints_the_same_list(sf: standfast.Standfast, tmp_path: Path, line: str) -> None:
     """R29: what an alias runs is refused too; a word that runs nothing changes nothing."""
     sf.gates.add("git*")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".toml", ".json")}
@@ -302,7 +302,7 @@ def test_an_agent_with_a_terminal_does_not_confirm_a_stored_command(tmp_path: Pa
     assert not (tmp_path / "RUN").exists()
 
 
-def test_a_confirmed_command_runs_and_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_a_confirmed_command_runs_without_a_second_question(tmp_path: Path) -> None:
     """R32: before its first run. Another command is asked for again."""
     from tests.interfaces.test_approvals_cli import Person
 

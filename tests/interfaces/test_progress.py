@@ -29,7 +29,7 @@ def at_each_second(report: Callable[[str, int, int], None], clock: Seconds, seco
         report("verifying", int(clock.now), seconds)
 
 
-def test_in_a_pipe_a_line_comes_after_a_second_and_then_every_five(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_pipe_progress_is_printed_after_1_s_and_then_every_5_s(capsys: pytest.CaptureFixture[str]) -> None:
     """003-40: stderr only, so that the data stays clean."""
     clock = Seconds()
     at_each_second(reported(Out(), clock), clock, 12)

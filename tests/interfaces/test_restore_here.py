@@ -73,7 +73,7 @@ def prepared(shell: Run) -> int:
     return int(answer(shell, "task", "add", "two")["receipt"]["seq"])
 
 
-def test_a_store_comes_back_and_a_person_closes_its_gap(shell: Run, url: str, tmp_path: Path) -> None:
+def test_a_store_is_restored_and_a_person_closes_its_gap(shell: Run, url: str, tmp_path: Path) -> None:
     """000-37, 003-42: new epoch, old handles refused, loops paused, no sequence number twice."""
     last = prepared(shell)
     with standfast.open(url, data_dir=tmp_path / "old") as old:
@@ -114,7 +114,7 @@ def lose(url: str) -> None:
             file.unlink()
 
 
-def test_a_deleted_store_comes_back(shell: Run, url: str, tmp_path: Path) -> None:
+def test_a_deleted_store_is_restored(shell: Run, url: str, tmp_path: Path) -> None:
     """000-42: the place is empty, and the copy is all there is."""
     answer(shell, "task", "add", "one")
     answer(shell, "backup")
@@ -276,7 +276,7 @@ def test_a_missing_store_is_restored_unattended(shell: Run, url: str) -> None:
     assert error(shell, "restore", "finish") == (5, "gap_open")
 
 
-def test_a_copy_to_look_at_is_promoted(shell: Run, home: Path) -> None:
+def test_a_read_only_copy_is_promoted(shell: Run, home: Path) -> None:
     """003-42: one question; then it has the next epoch, and its gap is open."""
     last = prepared(shell)
     assert error(shell, "restore", "promote") == (4, "conflict")
@@ -312,7 +312,7 @@ def in_terminal(home: Path, url: str, said: list[tuple[bytes, bytes]], *words: s
     return code, (seen + shown).decode().replace("\r\n", "\n")
 
 
-def test_each_effect_in_doubt_is_asked_about(shell: Run, url: str, home: Path) -> None:
+def test_each_effect_in_doubt_is_shown_to_a_person(shell: Run, url: str, home: Path) -> None:
     """003-42: `restore finish --ask-each` settles what a person knows, and the gap stays open for the rest."""
     prepared(shell)
     assert here(shell).returncode == 0
@@ -409,7 +409,7 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
     assert standfast.restore().moved == str(there)
 
 
-def test_a_database_that_was_replaced_beside_its_log_comes_back(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_was_replaced_beside_its_wal_is_restored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """003-42: `cp` of an older file leaves the WAL. Nothing of that mixture is carried over."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("STANDFAST_REMEMBER")

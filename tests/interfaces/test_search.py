@@ -54,7 +54,7 @@ ASKED: dict[str, list[str]] = {
 }
 
 
-def test_words_are_found_whatever_they_stand_in(sf: standfast.Standfast) -> None:
+def test_words_are_found_in_every_kind_of_row(sf: standfast.Standfast) -> None:
     """000-9, 001-22: one question over every kind of record; the same without an index."""
     filled(sf)
     with sf.transaction() as tx:
@@ -72,7 +72,7 @@ def test_nothing_is_missing_right_after_it_was_written(sf: standfast.Standfast) 
         assert kinds(tx.search("parser")).count("task") == 3
 
 
-def test_what_changed_is_found_by_its_new_words_and_not_by_its_old_ones(sf: standfast.Standfast) -> None:
+def test_a_changed_row_is_found_by_its_new_words_and_not_by_its_old_ones(sf: standfast.Standfast) -> None:
     decided = sf.decisions.record("take the train", why="it is late")
     task = sf.tasks.add("paint the shed", body="green")
     assert kinds(sf.search("outcome")) == []
@@ -84,7 +84,7 @@ def test_what_changed_is_found_by_its_new_words_and_not_by_its_old_ones(sf: stan
         assert sf.search("green").hits == []
 
 
-def test_the_newest_comes_first_and_pages_follow_each_other(sf: standfast.Standfast) -> None:
+def test_the_newest_hits_come_first_and_pages_follow_each_other(sf: standfast.Standfast) -> None:
     with sf.session("k") as s:
         for n in range(7):
             s.say("user", f"word number {n}")
@@ -113,7 +113,7 @@ def test_hits_can_be_narrowed_down(sf: standfast.Standfast) -> None:
         sf.search("parser", kind="dream")
 
 
-def test_by_rank_what_fits_best_comes_first(sf: standfast.Standfast) -> None:
+def test_by_rank_the_best_match_comes_first(sf: standfast.Standfast) -> None:
     with sf.session("k") as s:
         s.say("user", "parser parser parser")
         s.say(
@@ -163,7 +163,7 @@ def test_a_row_that_is_committed_late_is_found(pg_database: str, tmp_path: Path)
         assert kinds(sf.search("word")) == ["message", "task"]
 
 
-def test_marks_move_once_things_are_old_enough_and_nothing_is_read_twice(engine_url: str, tmp_path: Path) -> None:
+def test_the_index_position_moves_past_old_rows_and_no_row_is_read_twice(engine_url: str, tmp_path: Path) -> None:
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
         filled(sf)
@@ -192,7 +192,7 @@ ODD = [
 ]
 
 
-def test_no_word_is_an_operator_of_the_database(sf: standfast.Standfast) -> None:
+def test_no_word_is_read_as_an_operator(sf: standfast.Standfast) -> None:
     with sf.session("k") as s:
         s.say("user", "a and b not x col x drop table task or near body")
     for text in NOTHING:
@@ -212,7 +212,7 @@ ALPHABET = st.sampled_from(["alpha", "beta", "gamma", "Gämma", "delta9", "x"])
     asked=st.lists(ALPHABET, min_size=1, max_size=3),
     rest=st.text(max_size=40),
 )
-def test_the_direct_look_and_the_words_agree(text: list[str], asked: list[str], rest: str) -> None:
+def test_the_direct_read_and_the_index_agree(text: list[str], asked: list[str], rest: str) -> None:
     """A ten-line model: a text is found by any of its words, in any order."""
     body = words(" ".join(text) + " " + rest)
     having = set(body.split())
@@ -228,7 +228,7 @@ def test_json_is_found_by_its_words(json_text: str, plain: str) -> None:
     assert search_index.plain(json_text) == plain
 
 
-def test_the_command_shows_where_and_says_what_to_do_next(tmp_path: Path) -> None:
+def test_the_command_prints_hits_and_the_next_command(tmp_path: Path) -> None:
     assert run("task", "add", "flaky parser test", home=tmp_path).returncode == 0
     found = run("search", "parser", "--json", home=tmp_path)
     assert [hit["kind"] for hit in json.loads(found.stdout)["data"]] == ["task"]

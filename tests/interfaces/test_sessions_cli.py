@@ -70,7 +70,7 @@ def here(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_open_say_show_list_fork_end(shell: Shell) -> None:
+def test_a_session_is_opened_written_listed_forked_and_ended(shell: Shell) -> None:
     opened = shell.data("session", "open", "fix-42", "--agent", "coder", "--for", "30m")
     assert (opened["key"], opened["state"], opened["holder"], opened["fence"]) == ("fix-42", "active", "a:ada", 1)
     assert opened["resumed"] is None
@@ -240,7 +240,7 @@ def test_a_python_agent_below_run_joins_the_opening_that_was_made_for_it(shell: 
     assert shell.data("session", "show", "job")["openings"] == 4
 
 
-def test_a_command_that_left_something_in_doubt_leaves_its_session_waiting(shell: Shell) -> None:
+def test_a_command_that_left_an_effect_in_doubt_leaves_its_session_waiting(shell: Shell) -> None:
     sending = """
         import os, standfast
         with standfast.open() as sf, sf.session("job") as s:
@@ -262,7 +262,7 @@ def test_below_run_a_script_may_end_its_session_its_own_way(here: Shell) -> None
     assert (shown["state"], shown["reason"]) == ("waiting", "a review")
 
 
-def test_take_asks_unless_told_or_nobody_is_alive(here: Shell) -> None:
+def test_take_asks_first_if_the_holder_is_alive(here: Shell) -> None:
     """002-46: a person redirects a running session; its old holder is refused."""
     other = Shell(here.place, STANDFAST_ACTOR="bob")
     here.data("session", "open", "job")
@@ -297,7 +297,7 @@ def test_take_asks_a_person_on_a_terminal(here: Shell) -> None:
     assert here.data("session", "show", "job")["state"] == "waiting"
 
 
-def test_held_as_long_as_a_process_lives(here: Shell) -> None:
+def test_a_session_is_held_while_a_process_lives(here: Shell) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeper:
         opened = here.data("session", "open", "job", "--while", str(sleeper.pid))
         assert f":{sleeper.pid}:" in opened["holder"]
@@ -327,7 +327,7 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_done_is_said_with_its_code(here: Shell) -> None:
+def test_a_refused_command_has_its_message_and_exit_code(here: Shell) -> None:
     here.data("session", "open", "job")
     for what, (words, code, wanted) in REFUSED.items():
         done = here.run(*words)
@@ -335,7 +335,7 @@ def test_what_cannot_be_done_is_said_with_its_code(here: Shell) -> None:
         assert wanted in done.stderr, what
 
 
-def test_a_list_is_paged_and_scopes_are_told_apart(here: Shell) -> None:
+def test_a_list_is_paged_and_scopes_are_separate(here: Shell) -> None:
     for n in range(3):
         here.data("session", "open", f"k{n}")
     first = json.loads(here.run("session", "list", "--limit", "2", "--json").stdout)
@@ -347,7 +347,7 @@ def test_a_list_is_paged_and_scopes_are_told_apart(here: Shell) -> None:
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
     inside = Shell(repository, STANDFAST_DATA_DIR=here.environment["STANDFAST_DATA_DIR"])
     inside.data("session", "open", "here")
-    # A list shows what its keys would resume: what belongs to no repository is resumed from every one.
+    # A list has all sessions that its keys would resume. A session without a repository is resumed from every one.
     assert [one["key"] for one in inside.data("session", "list")] == ["here", "k2", "k1", "k0"]
     assert [one["key"] for one in inside.data("session", "list", "--global")] == ["k2", "k1", "k0"]
     other = here.place / "other"

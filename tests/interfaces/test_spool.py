@@ -79,7 +79,7 @@ def test_the_key_is_made_while_it_can_be(tmp_path: Path) -> None:
     assert spool.key(str(tmp_path / "data")) == made.read_bytes()
 
 
-def test_a_line_of_a_stranger_is_said_and_garbage_is_counted(tmp_path: Path) -> None:
+def test_a_line_without_a_seal_is_said_and_garbage_is_counted(tmp_path: Path) -> None:
     """A repository can bring a spool along. It can neither forge evidence nor break anything."""
     place, data = workspace(tmp_path), tmp_path / "data"
     there = place / ".standfast" / "spool"
@@ -128,7 +128,7 @@ def test_nothing_is_read_or_written_through_a_trap(trap: str, tmp_path: Path) ->
     assert not (tmp_path / "elsewhere" / "spool" / "open.ndjson").exists()
 
 
-def test_a_full_spool_loses_what_comes_next_and_counts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_spool_drops_and_counts_later_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "SPOOL_MAX_BYTES", 1500)
     there, data = str(tmp_path / "spool"), tmp_path / "data"
     for n in range(10):
@@ -170,7 +170,7 @@ def test_drained_once_under_kills_while_others_write(tmp_path: Path) -> None:
     assert (seen.bad, seen.seen) == ([], {"kills": 8, "records": 120})
 
 
-def test_a_rest_whose_writer_was_killed_is_removed_and_one_that_is_written_is_left(tmp_path: Path) -> None:
+def test_the_rest_of_a_killed_writer_is_removed_and_that_of_a_live_one_stays(tmp_path: Path) -> None:
     """Else it would count against the resource of the spool permanently."""
     there, data = tmp_path / "spool", tmp_path / "data"
     assert spool.append([str(there)], str(data), "codex:s1", "", said("kept"))
@@ -194,7 +194,7 @@ def test_the_daemon_finds_the_workspaces_its_sessions_were_in(tmp_path: Path) ->
         assert spool.drain_everywhere(sf._store, str(data)).kept == 1
 
 
-def test_an_answer_may_come_home_before_its_call(tmp_path: Path) -> None:
+def test_an_answer_may_be_imported_before_its_call(tmp_path: Path) -> None:
     there, data = str(tmp_path / "spool"), tmp_path / "data"
     spool.append([there], str(data), "codex:s1", "", heard(bash("PreToolUse", "ls"), agent="codex", at_us=1))
     answer = heard(bash("PostToolUse", "ls", tool_response="x"), agent="claude-code", at_us=2)

@@ -45,7 +45,7 @@ def code(done: subprocess.CompletedProcess[str]) -> tuple[int, str]:
     return done.returncode, json.loads(done.stderr)["error"]["code"]
 
 
-def test_a_value_goes_through_its_life_in_a_shell(home: Path, tmp_path: Path) -> None:
+def test_a_value_is_set_read_swapped_and_deleted_in_a_shell(home: Path, tmp_path: Path) -> None:
     """001-68: key, value, version; a write over an old version is refused and says so."""
     assert run("state", "get", "n", home=home).returncode == 3
     assert not (home / ".standfast").exists()
@@ -84,7 +84,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_wrong_is_refused_by_name(home: Path, what: str) -> None:
+def test_invalid_values_are_refused_by_name(home: Path, what: str) -> None:
     words, wanted = BAD[what]
     done = run("state", *words, home=home)
     assert (done.returncode, done.stdout) == (2, "")
@@ -113,7 +113,7 @@ COMMANDS = {
 }
 
 
-def test_verify_marks_what_the_command_says_within_bounds(home: Path) -> None:
+def test_verify_stores_the_answer_of_the_command_within_limits(home: Path) -> None:
     """001-63, 001-65: verify, don't infer; a command that fails to answer proves nothing."""
     with outside(home) as sf:
         for number, command in enumerate(COMMANDS):

@@ -41,7 +41,7 @@ def said(*words: str, home: Path, **variables: str) -> Any:
     return document["data"]
 
 
-def test_a_task_goes_from_seen_to_done_in_a_shell(home: Path) -> None:
+def test_a_task_is_added_claimed_and_done_in_a_shell(home: Path) -> None:
     """001-19: backlog through a command that enforces its rules; every answer in JSON, with its receipt."""
     added = said("task", "add", "Flaky  test", "--label", "ci", "--source", "nightly", "--priority", "1", home=home)
     assert (added["sighting"], added["labels"], added["receipt"]["seq"]) == ("new", ["ci"], 1)
@@ -61,7 +61,7 @@ def test_a_task_goes_from_seen_to_done_in_a_shell(home: Path) -> None:
     assert types == ["task.opened", "task.seen", "task.claimed", "task.closed"]
 
 
-def test_nothing_to_claim_is_told_by_the_exit_code(home: Path) -> None:
+def test_an_empty_queue_has_its_own_exit_code(home: Path) -> None:
     assert run("task", "claim", home=home).returncode == 3
     assert not (home / ".standfast").exists()
     run("task", "add", "only one", home=home)
@@ -102,7 +102,7 @@ def test_a_sweep_reads_titles_and_objects_from_a_pipe(home: Path) -> None:
     assert run("task", "sweep", "watch", home=home, input="{not json").returncode == 2
 
 
-def test_moments_to_come_are_understood_as_people_say_them(home: Path) -> None:
+def test_future_times_are_parsed_as_people_type_them(home: Path) -> None:
     task = said("task", "add", "x", "--due", "2030-01-01", home=home)
     assert task["due_us"] > time.time_ns() // 1000
     for until in ("mon 09:00", "09:00", "2030-01-01", "3h", "in 2d"):
@@ -112,7 +112,7 @@ def test_moments_to_come_are_understood_as_people_say_them(home: Path) -> None:
     assert run("task", "snooze", task["id"], home=home).returncode == 2
 
 
-def test_a_person_sees_who_is_suspect(home: Path) -> None:
+def test_a_person_sees_which_agents_are_suspect(home: Path) -> None:
     """001-64: held by a process that is gone, and not yet taken over."""
     run("task", "add", "left behind", home=home)
     sleeper = subprocess.Popen(["sleep", "60"])
@@ -214,7 +214,8 @@ def test_ten_shell_workers_some_killed_do_each_task_exactly_once(engine_url: str
                 if workers.killed < KILLS and begun > (workers.killed + 1) * TASKS // (KILLS + 2) and workers.alive():
                     workers.kill(draw.choice(workers.alive()), whole=draw.random() < 0.5)
                 if len(workers.alive()) < WORKERS // 2:
-                    workers.start(1)  # those who found nothing ready have gone; what the dead held comes back
+                    # the workers that found nothing ready have exited; the tasks of the dead ones are ready again
+                    workers.start(1)
                 watch.wait(0.2)
         finally:
             workers.end()

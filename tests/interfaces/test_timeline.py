@@ -51,7 +51,7 @@ def test_the_window_is_around_the_moment_and_in_order(night: standfast.Standfast
     night.close()
 
 
-def test_silence_is_said_as_a_gap_with_both_its_ends(night: standfast.Standfast) -> None:
+def test_a_time_without_events_is_shown_as_a_gap_with_both_ends(night: standfast.Standfast) -> None:
     """000-16: that nothing ran is an answer too."""
     found = night.timeline(at="04:00", window="30m")
     assert found.entries == []
@@ -78,14 +78,14 @@ def test_another_scope_is_shown_only_on_request(night: standfast.Standfast) -> N
     night.close()
 
 
-def test_a_limit_cuts_and_says_so(night: standfast.Standfast) -> None:
+def test_a_limit_cuts_the_list_and_is_reported(night: standfast.Standfast) -> None:
     found = night.timeline(at="tue 03:30", window="4h", limit=2)
     assert len(found.entries) == 2
     assert found.truncated
     night.close()
 
 
-def test_what_is_not_there_is_refused_by_name(night: standfast.Standfast) -> None:
+def test_an_unknown_subject_is_refused_by_name(night: standfast.Standfast) -> None:
     with pytest.raises(standfast.NotFound, match="no session 'nope'"):
         night.timeline(session="nope")
     with pytest.raises(standfast.InvalidInput, match="not a time"):
@@ -115,9 +115,7 @@ def test_the_command_shows_people_a_table_and_programs_a_document(
     assert run("timeline", "--at", "whenever").returncode == 2
 
 
-def test_what_nobody_has_settled_since_is_said_beside_its_last_entry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_open_item_is_marked_beside_its_last_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last thing a killed agent did looks like any other entry: the end of the story is that there is none."""
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
     agent = """
@@ -132,7 +130,7 @@ with standfast.open() as sf, sf.session("fix-42") as s:
     assert told.count("still in doubt") == 1
 
 
-def test_who_answered_is_named_and_not_the_agent_that_asked(engine_url: str, tmp_path: Path) -> None:
+def test_the_approver_is_named_and_not_the_agent_that_asked(engine_url: str, tmp_path: Path) -> None:
     """R39, 000-17: granted, denied and resolved are the deeds of the one who said so."""
     with standfast.open(engine_url, data_dir=tmp_path / "data", agent="ann") as sf:
         for n, answer in enumerate((sf.approvals.grant, sf.approvals.deny)):

@@ -73,7 +73,7 @@ def member(id: str, state: str = "works") -> Member:
     return Member(id, id, state, "claude-code", "ada/shop", 0, "fix it", "Bash ls", f"standfast session show {id}")
 
 
-def test_a_row_keeps_its_place_until_the_person_sorts() -> None:
+def test_a_row_stays_in_its_position_until_the_person_sorts() -> None:
     rows = Rows()
     first = rows.arranged(Fleet([member("b", "waits"), member("a"), member("c")], 0, 0))
     assert [one.id for one in first] == ["b", "a", "c"]
@@ -138,7 +138,7 @@ class Terminal:
         return subprocess.run(["tmux", "-S", self.socket, *words], capture_output=True, text=True, timeout=60).stdout
 
     def shows(self, what: Callable[[str], bool]) -> str:
-        """The screen, once it is as wanted."""
+        """Wait until the screen matches, and return it."""
         end = time.monotonic() + WAIT_S
         while not what(screen := self.run("capture-pane", "-p")):
             assert time.monotonic() < end, screen

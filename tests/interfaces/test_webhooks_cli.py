@@ -42,7 +42,7 @@ def refused(*words: str, home: Path, input: str | None = None) -> tuple[int, str
 RECEIVE = ("webhook", "receive", "stripe", "--event-id", "evt_1")
 
 
-def test_an_event_goes_from_received_to_done_in_a_shell(home: Path) -> None:
+def test_an_event_is_received_claimed_and_done_in_a_shell(home: Path) -> None:
     """000-20: the second delivery quietly answers with the first result."""
     (home / "body.json").write_text(BODY)
     first = said(*RECEIVE, "body.json", "--kind", "invoice.paid", home=home)
@@ -110,8 +110,8 @@ def test_failed_by_hand_and_resolved_by_hand(home: Path) -> None:
     assert refused("webhook", "claim", home=home) == (3, "nothing_ready")
 
 
-def test_whoever_is_killed_the_next_delivery_knows_whether_anybody_is_at_it(home: Path) -> None:
-    """The command itself is the holder: our death leaves it at work, its own ends the hold at once."""
+def test_after_a_kill_the_next_delivery_knows_whether_the_handler_still_runs(home: Path) -> None:
+    """The command is the holder. If we die, it continues; if it dies, the hold ends at once."""
     script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done"
     words = [*RECEIVE, "--", "sh", "-c", script]
     ours = subprocess.Popen(

@@ -50,7 +50,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def harmful(text: str) -> list[str]:
-    """What a terminal would hide or obey, our own colours and line ends apart."""
+    """Characters that a terminal would hide or obey, except our own colours and line ends."""
     return SEEN.findall(OURS.sub("", text.replace("\r\n", "\n")))
 
 

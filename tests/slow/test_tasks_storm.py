@@ -38,7 +38,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 def see(url: str, data: str, number: int, times: int) -> None:
-    """In a child: report the same condition again and again."""
+    """Runs in a child process: report the same condition again and again."""
     with standfast.open(url, data_dir=data) as sf:
         for n in range(times):
             sf.tasks.add(f"Queue is LONG at 2026-11-15T03:{n % 60:02d}:00Z", body=f"{number}/{n}", source="watch")

@@ -36,7 +36,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Campaign(NamedTuple):
-    """One campaign: where it lives, what it is about, how much of the time it gets."""
+    """One campaign: its function, its workload and its share of the time."""
 
     name: str
     workload: str

@@ -411,7 +411,7 @@ class Box(Thing):
             mine["mail"] = found
             return [found.body, found.fence]
 
-        if kind == "claim" and mail:  # one at a time: the other is let go, and comes back when this process dies
+        if kind == "claim" and mail:  # one at a time: the other session is closed, and resumed when this process dies
             mine.pop("mail")
         return (kind, who, n, mail.fence if mail else 0), call
 

@@ -95,7 +95,7 @@ class Going:
         self.slot_us, self.ready_us, self.attempt = slot_us, ready_us, 0
         self.worker: Worker | None = None
         self.child = False
-        """Its child is known by its identity."""
+        """The child process is recognised by its identity, not by its pid."""
 
 
 class Model:
@@ -214,7 +214,7 @@ class Worker:
 
     @property
     def holds(self) -> bool:
-        """Something is still its own, as far as anybody knows."""
+        """It has a lease that is still live in the model."""
         return any(one.going.worker is self for one in self.runs.values())
 
     def kill(self) -> None:
@@ -312,7 +312,7 @@ class World:
             due_us = self.sf.loops.next_due_us()
             assert due_us == self._next_due_us(), "the store and the model differ on what comes next"
             waits += [due_us - now_us] if due_us is not None else []
-            # Runs of daemons on another host come back when their leases end.
+            # Runs of daemons on another host are ready again when their leases end.
             silent = [one for one in (*self.gone, *self.workers) if one not in awake and one.holds]
             waits += [one.lease_mono_us - mono_us for one in silent if one.lease_mono_us > mono_us]
         lateness_us = (

@@ -212,7 +212,7 @@ class TemporaryPostgres:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How to run a program that refuses to be root: as this user, in a user namespace, or as the user `nobody`."""
+    """The command prefix for a program that refuses to run as root: none, a user namespace, or the user `nobody`."""
 
     prefix: tuple[str, ...] = ()
     uid: int | None = None
@@ -225,7 +225,7 @@ class Launcher:
     def reachable(self, binaries: Path, root: Path) -> Path:
         """The binaries, copied beside the data where the other user could not read them."""
         self.give(root)
-        # Asked by a program of that user: `setpriv` itself can start what it then could not read.
+        # A program of that user checks it, because `setpriv` can start a program that it cannot read afterwards.
         if subprocess.run([*self.prefix, "test", "-r", f"{binaries}/postgres"]).returncode == 0:
             return binaries
         package = binaries.parent.parent

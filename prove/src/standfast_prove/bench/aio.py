@@ -1,4 +1,4 @@
-"""Many tasks of one event loop, against aiosqlite."""
+"""Many asyncio tasks of one event loop write records, compared with aiosqlite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIXED = "standfast_prove.bench.aio:AioSqliteMixed"
 
 
 def tasks(plan: Plan) -> list[Table]:
-    """Many tasks of one event loop, against aiosqlite."""
+    """Many asyncio tasks of one event loop write records, compared with aiosqlite."""
     path = peers.installed(AIOSQLITE)
     usual = "standfast_prove.bench.aio:AioSqlite" if path else "executor each"
     with ExitStack() as stack:
@@ -35,7 +35,7 @@ def tasks(plan: Plan) -> list[Table]:
     )
     labels = {"raw sync": "raw sync, one caller", usual: name, MIXED: "aiosqlite, mixed transactions"}
     add_rates(table, rounds, {key: label for key, label in labels.items() if key in rounds} | {"ours": "records"})
-    # Like against like: tasks against tasks. A thread for each task is what the threads' own table compares.
+    # Only ways with tasks are compared here. The table of threads compares a thread for each task.
     table.add(f"records / {name}", ratios(rate(rounds["ours"]), rate(rounds[usual])), "x", at_least(5.0))
     table.add("records / a connection and thread each", ratios(*pair(rounds)), "x")
     add_waits(table, "records", rounds["ours"])
@@ -75,6 +75,6 @@ class AioSqlite(Way):
 
 
 class AioSqliteMixed(AioSqlite):
-    """The same without the lock: a commit takes along what other tasks have half done, and so does a rollback."""
+    """The same without the lock: a commit or rollback also ends the unfinished transactions of other tasks."""
 
     shared = True

@@ -1,4 +1,4 @@
-"""Which areas there are, and how much of everything."""
+"""The areas of the benchmark, and the sizes of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OURS = {
     "postgres": f"{_HERE}.postgres",
     "start": f"{_HERE}.start",
 }
-"""Those that need nothing but standfast, in their order, each with the module that has the function of its name."""
+"""Areas that need only standfast, in their order. The module has a function of the area's name."""
 
 PEERS = {
     "tasks": f"{_HERE}.aio",
@@ -56,7 +56,7 @@ PEERS = {
 AREAS = OURS | PEERS
 
 SHORT = ("alone", "threads", "processes", "wakeup", "opening", "postgres", "start")
-"""The default areas: the others grow stores of millions of rows."""
+"""The default areas. The other areas make stores of millions of rows."""
 
 
 def area(name: str) -> Callable[[Plan], list[Table]]:
@@ -65,7 +65,7 @@ def area(name: str) -> Callable[[Plan], list[Table]]:
 
 
 def quick(directory: Path) -> Plan:
-    """A look at everything in a few minutes; too short to judge by."""
+    """All areas in a few minutes. Too short for a judgement."""
     return Plan(directory=directory, rounds=5, window_s=0.25, starts=15, openings=3, rows=200_000)
 
 

@@ -79,7 +79,7 @@ class Ours(ways.Ours):
 
 
 class Engine(ways.Ours):
-    """The bare updates through our engine, in its shared commits."""
+    """The plain updates through our engine, in its group commits."""
 
     def writers(self, count: int) -> list[ways.Write]:
         import standfast
@@ -101,7 +101,7 @@ class Engine(ways.Ours):
 
 
 class Bare(ways.BothRows):
-    """An apsw connection each, FULL."""
+    """One apsw connection for each caller, synchronous=FULL."""
 
     def _writer(self) -> ways.Write:
         connection, _ = self._opened()
@@ -109,7 +109,7 @@ class Bare(ways.BothRows):
 
 
 class BarePostgres(ways.BarePsycopg):
-    """A psycopg connection each."""
+    """One psycopg connection for each caller."""
 
     def _writer(self) -> ways.Write:
         import psycopg

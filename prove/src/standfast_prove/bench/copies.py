@@ -1,4 +1,4 @@
-"""Copies: the CPU of one against `.backup` and zstd by hand, writers beside copies, and the salt of journal rows."""
+"""Copies: CPU of a copy compared with `.backup` and zstd, writers beside copies, and the salt of journal rows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from standfast.db.sql import statement
 from standfast_prove.bench.measure import Plan, Table, at_least, at_most, interleaved, ratios
 
 BYTES_PER_ROW = 53
-"""Of the plan's rows: 5 million give a store of 265 MB."""
+"""A share of the plan's rows: 5 million rows give a store of 265 MB."""
 TEXT_BYTES = 800
 CHUNK = 2000
 RECORDS = 400
 SALT_ROUNDS = 25
-"""Many short rounds: a round of either differs from the next by more than the salt costs."""
+"""Many short rounds, because two rounds of one side differ by more than the salt costs."""
 WRITER_ROUNDS = 15
 """Rounds of a second or two: the speed of an fsync here changes from one second to the next."""
 EVENT = statement(
@@ -42,11 +42,11 @@ target.close()
 with open(sys.argv[2], "rb") as raw, open(sys.argv[2] + ".zst", "wb") as packed:
     zstandard.ZstdCompressor(level=3).copy_stream(raw, packed)
 """
-"""As a script does it, with the default level of zstd; nothing is hashed and nothing read back."""
+"""A script's copy with the default level of zstd. It hashes nothing and reads nothing back."""
 
 
 def copies(plan: Plan) -> list[Table]:
-    """One store, copied by both in turns; then the same store written to, with and without copies beside it."""
+    """Both copy one store in turns. Then threads write to the same store, with and without copies beside them."""
     place = plan.fresh("copies")
     with standfast.open(place / "standfast.db", data_dir=place) as sf:
         _grow(sf, plan.rows * BYTES_PER_ROW)
@@ -76,7 +76,7 @@ def _cpu(plan: Plan, sf: standfast.Standfast, place: Path) -> Table:
 
 
 def _writers(plan: Plan, sf: standfast.Standfast, place: Path) -> Table:
-    """One thread writes durable records, for the window alone, and for as long as one whole copy takes."""
+    """One thread writes durable records, first without a copy, then during one whole copy."""
 
     def alone() -> float:
         end_s = time.monotonic() + plan.window_s
@@ -157,7 +157,7 @@ def _rate(sf: standfast.Standfast, goes_on: Callable[[], bool]) -> float:
 
 
 def _cpu_s(act: Callable[[], object]) -> float:
-    """Of this process and of the children that end meanwhile."""
+    """CPU time of this process and of the children that ended meanwhile."""
     before = _used_s()
     act()
     return _used_s() - before
@@ -175,7 +175,7 @@ def _emptied(path: Path) -> str:
 
 
 def _grow(sf: standfast.Standfast, size_bytes: int) -> None:
-    """Text of a few thousand words, as transcripts have it: it compresses about five times."""
+    """Text of a few thousand words, as in transcripts. It compresses to about a fifth."""
     chance = random.Random(0)
     words = ["".join(chance.choices("etaoinshrdlu", k=chance.randint(2, 9))) for _ in range(4000)]
 

@@ -1,4 +1,4 @@
-"""Processes, threads and tasks that write at the same time, and what each of them had to wait.
+"""Processes, threads and tasks that write at the same time, and the wait of each.
 
 A crew starts its processes and opens their stores once. Each round gives them the same start time and the same
 window to write in. So rounds of different crews can alternate without a start in between.
@@ -32,9 +32,9 @@ class Sample:
 
     window_s: float
     counts: list[int]
-    """What each caller finished inside the window."""
+    """The number of writes that each caller finished inside the window."""
     waits: list[float]
-    """How long each call took, in order of size; with those that the end of the window cut."""
+    """The duration of each call, sorted, with the calls that the end of the window cut off."""
     errors: int
     cpu_s: float
 
@@ -56,7 +56,7 @@ class Sample:
 
 
 class Order(NamedTuple):
-    """An order to a crew, from one moment on: write for so long, or so many rows each."""
+    """An order to a crew: from this time on, write for a duration, or a number of rows each."""
 
     window_s: float = float("inf")
     rows_each: int = sys.maxsize
@@ -95,11 +95,11 @@ class Crew:
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
-            # One after the other: opening together is another benchmark.
+            # The processes open the store one after the other. Opening together is another benchmark.
             self._receive(ours)
 
     def round(self, window_s: float) -> Sample:
-        """Everybody writes as much as it can until the window closes."""
+        """All callers write as much as they can until the window closes."""
         _, parts = self._ordered(Order(window_s=window_s))
         return Sample(
             window_s,
@@ -131,7 +131,7 @@ class Crew:
 
     def close(self) -> None:
         for pipe in self._pipes:
-            with suppress(OSError):  # one that died said so in its last round
+            with suppress(OSError):  # a process that died reported it in its last round
                 pipe.send(None)
         for process in self._processes:
             process.join(10)
@@ -150,7 +150,7 @@ class Crew:
 
 
 def way_of(name: str) -> type[Way]:
-    """A way of `ways`, or "module:Class" of one that an area keeps for itself."""
+    """A way of `ways`, or "module:Class" for a way of one area."""
     module, _, kind = name.partition(":")
     way: type[Way] = getattr(import_module(module), kind) if kind else WAYS[name]
     return way
@@ -170,7 +170,7 @@ def work(pipe: Connection, way: str, place: str, callers: int, tasks: bool, path
 
 
 class Caller:
-    """What one thread or task did by one order."""
+    """The writes of one thread or task after one order."""
 
     __slots__ = ("count", "errors", "waits")
 
@@ -206,7 +206,9 @@ class Caller:
             before = after
 
     def _give_up(self, error: Exception) -> None:
-        """Busy for longer than the timeout counts as a wait and as an error; anything else ends the benchmark."""
+        """A caller that is busy for longer than the timeout counts as a wait and as an error. Any other error ends
+        the benchmark.
+        """
         if "Busy" not in type(error).__name__:
             raise error
         self.errors += 1

@@ -1,4 +1,4 @@
-"""Events: an append to a long stream, a fold with a snapshot and without, and how soon an event is heard."""
+"""Events: an append to a long stream, a fold with and without a snapshot, and the delay of a follower."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DATA = {"n": 1, "text": "0" * 100}
 
 
 def events(plan: Plan) -> list[Table]:
-    """Streams of two lengths in stores of their own; the same caller uses both in turns."""
+    """Streams of two lengths, each in its own store. The same caller uses both in turns."""
     places = {name: str(plan.fresh(f"events-{name}") / "standfast.db") for name in ("short", "long")}
     return _measured(plan, "SQLite", places)
 
@@ -120,7 +120,7 @@ def total(state: int, event: Event) -> int:
 
 
 def _folding(plan: Plan, engine: str, store: Standfast, size: int) -> Table:
-    """The same state from the first event on, and from a snapshot with a tail of a hundred events behind it."""
+    """The same state computed from all events, and from a snapshot and the hundred events after it."""
     _append(store, size // 100)
     store.events.fold("counter", total, 0, name="total", snapshot_every=1)
     store.events.append_many("counter", [("counted", DATA)] * TAIL)

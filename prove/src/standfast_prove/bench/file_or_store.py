@@ -28,7 +28,7 @@ GROUP = 5
 
 
 class Figures(NamedTuple):
-    """What one side needs at one size."""
+    """The times and sizes of one side at one number of tasks."""
 
     plan_s: float
     close_ms: float

@@ -1,4 +1,4 @@
-"""What a record costs in a large store, against a small one; and what a long history of everything costs."""
+"""The cost of a record in a large store compared with a small one, and the cost of a long history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SMALL = 1000
 CHUNK = 20_000
 SAMPLES = 100
-"""Of each hot call at each size."""
+"""The number of frequent calls at each size."""
 ROWS = statement(
     "INSERT INTO bench_row (body) WITH RECURSIVE i (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM i WHERE n < :last)"
     " SELECT printf('%0200d', n) FROM i",
@@ -33,7 +33,7 @@ EVENTS = statement(
 
 
 def growth(plan: Plan) -> list[Table]:
-    """A store with many records beside one with a thousand; the same caller writes to both in turns."""
+    """A store with many records and one with a thousand. The same caller writes to both in turns."""
     small, large = _grown(plan.fresh("small"), SMALL), _grown(plan.fresh("large"), plan.rows)
     contestants: dict[str, Callable[[], float]] = {}
     for key, durable in (("", True), (" without the sync", False)):
@@ -54,7 +54,9 @@ def growth(plan: Plan) -> list[Table]:
 
 
 def history(plan: Plan) -> list[Table]:
-    """Sessions, effects, messages, tasks and streams: ten million events in full, hot calls at every power of ten."""
+    """Sessions, effects, messages, tasks and streams: up to ten million events. Frequent calls are timed at each
+    power of ten.
+    """
     place = plan.fresh("history")
     return [_history(place, str(place / "standfast.db"), 2 * plan.rows, "SQLite")]
 

@@ -30,7 +30,7 @@ TEXT = (
 
 
 def imports(plan: Plan) -> list[Table]:
-    """The same files decoded, and imported into a fresh store, in turns; then a hundred thousand messages once."""
+    """The same files are decoded and imported into a new store, in turns. Then 100,000 messages are imported once."""
     turns = max(80, min(plan.rows // 25, 20_000)) // PER_TURN
     files = list(_transcripts(plan.fresh("transcripts"), turns))
     contestants: dict[str, Callable[[], Spent]] = {

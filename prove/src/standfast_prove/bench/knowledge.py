@@ -1,4 +1,6 @@
-"""Knowledge: the ten nearest of many vectors, all agents and one of ten, with recall against brute force."""
+"""Knowledge: the ten nearest of many vectors, for all agents and for one of ten, with recall compared with brute
+force.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ AGENTS = 10
 BATCH = 500
 QUERIES = 20
 CHECKED = 5
-"""Queries that brute force answers too: one takes seconds."""
+"""Queries that brute force also answers. One takes seconds."""
 
 Vectors: TypeAlias = "list[array[float]]"
 
@@ -62,7 +64,7 @@ def knowledge_postgres(plan: Plan) -> list[Table]:
 
 
 class Texts:
-    """Vectors as an embedder makes them: each text is about a few of many topics."""
+    """Vectors as an embedder makes them. Each text has a few of many topics."""
 
     def __init__(self, seed: int) -> None:
         chance = random.Random(TOPICS)
@@ -104,7 +106,7 @@ def _row(same: Row, n: int, vector: array[float]) -> Row:
 
 
 def _measure(table: Table, sf: standfast.Standfast, rows: Vectors, *, whole_ms: float | None, recall: float) -> None:
-    """On SQLite the search runs in this process: its CPU time is the time that it needs on a quiet machine."""
+    """On SQLite the search runs in this process, so its CPU time is the time on a quiet machine."""
     queries = _vectors(QUERIES, seed=6)
     cpu = sf.engine.name == "sqlite"
     for label, agent, most_ms in (("all agents", None, whole_ms), ("one agent of ten", "agent-3", 60)):

@@ -34,14 +34,14 @@ class Shifted(SystemClock):
 
 
 class Late(NamedTuple):
-    """How late, in seconds, sorted."""
+    """Sorted delays in seconds."""
 
     fired: list[float]
     claimed: list[float]
 
 
 def loops(plan: Plan) -> list[Table]:
-    """A thousand loops: all due in the same second, and spread over ten."""
+    """A thousand loops, all due in the same second, then spread over ten seconds."""
     count = LOOPS if plan.rows > 10_000 else 20
     window_s = EVERY_S + 0.5 if count == LOOPS else 1.2  # every loop is due once
     with _store(plan, count, spread=False) as at_once, _store(plan, count, spread=True) as spread:
@@ -75,7 +75,7 @@ def _store(plan: Plan, count: int, *, spread: bool) -> Standfast:
     every = EVERY_S if count == LOOPS else 1
     for second in range(every):
         clock.shift_us = second * SECOND_US if spread else 0
-        with sf.transaction() as tx:  # its moment is one and the same until it ends
+        with sf.transaction() as tx:  # `now` stays the same until the transaction ends
             for n in range(second, count, every):
                 tx.loops.add(f"loop {n}", ["true"], every=f"{every}s", catch_up="none", overlap="queue", cwd="/")
     clock.shift_us = 0
@@ -84,7 +84,7 @@ def _store(plan: Plan, count: int, *, spread: bool) -> Standfast:
 
 def _lateness(sf: Standfast, window_s: float) -> Late:
     late, over = Late([], []), threading.Event()
-    for _ in range(3):  # what passed while others were measured, and while that was caught up
+    for _ in range(3):  # skip the slots of the time in which other things were measured
         sf.loops.fire_due(limit=1000)
         _drain(sf, None)
     sf.loops.fire_due(limit=1000)
@@ -125,7 +125,7 @@ def _drain(sf: Standfast, late: Late | None) -> int:
 
 
 def _bare(window_s: float) -> list[float]:
-    """A sleep until each tenth of a second, and how late it ended."""
+    """Sleeps until each tenth of a second and measures how late each sleep ended."""
     until, late = time.time() + window_s, list[float]()
     moment = time.time()
     while moment < until:

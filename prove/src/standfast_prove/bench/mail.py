@@ -134,10 +134,10 @@ class Pair:
             theirs.close()
             self._pipes[role] = ours
             self._children.append(child)
-            self._answer(role)  # DBOS makes its tables in the receiver, so the sender comes second
+            self._answer(role)  # DBOS creates its tables in the receiver, so the sender starts second
 
     def round(self, count: int) -> list[float]:
-        """Send, at moments the receiver cannot foresee; how long each took to be received."""
+        """Send at random times. Returns how long each mail took to be received."""
         for role in ("receive", "send"):
             self._pipes[role].send(count)
         waits: list[float] = self._answer("receive")
@@ -263,7 +263,7 @@ class Ours(Way):
 
 
 class BareTable(Way):
-    """A table and two statements, each a commit on disk: no lease, no fence, no journal."""
+    """A table and two statements with one synced commit each, without lease, fencing token and journal."""
 
     def writers(self, count: int) -> list[Write]:
         return [self._writer() for _ in range(count)]

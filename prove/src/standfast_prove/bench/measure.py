@@ -1,7 +1,7 @@
-"""Rounds, medians, ratios and tables: what every area is measured with.
+"""Rounds, medians, ratios and tables, used by every area.
 
-Each area returns tables; a line of a table holds one value per round. The median is what counts,
-the smallest and the largest are printed beside it. A line may have a figure to reach.
+Each area returns tables. A line of a table has one value per round. The median counts, and the smallest and largest
+are printed beside it. A line may have a target.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much of everything: full by default, `quick` for a look, smaller still in the tests."""
+    """The sizes of a run: full by default, `quick` for a short one, even smaller in the tests."""
 
     directory: Path
     rounds: int = 7
@@ -53,7 +53,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The figure to reach, and from which side."""
+    """The target, and whether it is a minimum or a maximum."""
 
     sign: str
     bound: float
@@ -72,7 +72,7 @@ def at_most(bound: float) -> Reach:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One measured thing: a value per round."""
+    """One measured line with a value per round."""
 
     label: str
     values: Sequence[float]
@@ -92,13 +92,13 @@ class Line:
 
 @dataclass(slots=True)
 class Table:
-    """The lines of one comparison, and what has to be known to read them."""
+    """The lines of one comparison, with the notes to read them."""
 
     title: str
     note: str = ""
     lines: list[Line] = field(default_factory=list)
     others: float = float("nan")
-    """The share of the machine that others used meanwhile."""
+    """The share of the machine that other processes used meanwhile."""
 
     def add(self, label: str, values: Iterable[float], unit: str, reach: Reach | None = None) -> None:
         self.lines.append(Line(label, list(values), unit, reach))
@@ -118,7 +118,7 @@ def interleaved(
 
 
 QUIET = 0.15
-"""The share of the machine that others may use in a quiet moment."""
+"""The share of the machine that other processes may use while it counts as quiet."""
 
 
 def wait_for_quiet(patience_s: float) -> None:
@@ -132,7 +132,7 @@ def wait_for_quiet(patience_s: float) -> None:
 
 
 class Neighbours:
-    """The CPU that other processes used meanwhile. The more they used, the less the figures are worth."""
+    """The CPU that other processes used meanwhile. A high value makes the figures unreliable."""
 
     def __init__(self) -> None:
         self._ticks = _machine_ticks()
@@ -141,7 +141,7 @@ class Neighbours:
 
     @property
     def share(self) -> float:
-        """Between 0 and 1; nan where the system does not tell. Children count once they have ended."""
+        """A share between 0 and 1, or nan if the system does not report it. Child processes count after they ended."""
         cores = os.cpu_count() or 1
         ours = (_our_cpu_s() - self._ours_s) / max(1e-9, (time.monotonic() - self._start) * cores)
         return max(0.0, _busy_share(self._ticks, _machine_ticks()) - ours)
@@ -153,7 +153,7 @@ def _our_cpu_s() -> float:
 
 
 def _machine_ticks() -> tuple[int, int]:
-    """(all, idle) of all cores since the system started; zeros where it does not tell."""
+    """(total, idle) time of all cores since the system started, or zeros if it does not report them."""
     try:
         with open("/proc/stat") as file:
             ticks = [int(field) for field in file.readline().split()[1:9]]
@@ -168,12 +168,12 @@ def _busy_share(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours over theirs, round by round: what disturbs one round disturbs both sides of it."""
+    """Our value divided by theirs, round by round, because other load in a round disturbs both sides."""
     return [our / their if their else float("inf") for our, their in zip(ours, theirs, strict=True)]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that `share` of `ordered` do not exceed; the largest if there are too few to tell."""
+    """The value that a `share` of `ordered` does not exceed, or the largest if there are too few values."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else float("nan")
 
 
@@ -203,7 +203,7 @@ def _duration(seconds: float) -> str:
 
 
 def text(table: Table) -> str:
-    """The table as people read it; also valid Markdown, so that the docs can hold it unchanged."""
+    """The table as text. It is also valid Markdown, so the docs can contain it unchanged."""
     head = ["", "median", "min – max", "reach", ""]
     rows = [head, *(_cells(line) for line in table.lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
@@ -236,7 +236,7 @@ def _row(cells: list[str], widths: list[int]) -> str:
 
 
 def summary(tables: Iterable[Table]) -> str:
-    """Every figure that has a target, repeated in one table."""
+    """One table with every figure that has a target."""
     figures = Table("The figures to reach")
     for table in tables:
         figures.lines += [replace(line, label=f"{table.title}: {line.label}") for line in table.lines if line.reach]
@@ -245,7 +245,7 @@ def summary(tables: Iterable[Table]) -> str:
 
 
 def as_json(table: Table) -> dict[str, object]:
-    """With every value of every round."""
+    """The result with all values of all rounds."""
     return {
         "title": table.title,
         "note": table.note,
@@ -265,7 +265,7 @@ def as_json(table: Table) -> dict[str, object]:
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on, without naming the machine."""
+    """Versions, system and load that the figures depend on, without the name of the machine."""
     import apsw
 
     import standfast

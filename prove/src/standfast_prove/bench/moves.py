@@ -26,13 +26,13 @@ INDEXES = (
     "CREATE INDEX event_by_time ON event (occurred_us)",
     "CREATE INDEX event_by_subject ON event (subject, seq)",
 )
-"""Those of our schema that have every row."""
+"""The tables of our schema that have all rows."""
 ROWS_MAX = 5_000_000
 """In fewer rows, the 0.3 s in which PostgreSQL makes the tables would be most of the time."""
 
 
 def moves(plan: Plan) -> list[Table]:
-    """One store goes to PostgreSQL and back, in turns with its rows alone."""
+    """One store moves to PostgreSQL and back, in turns with a plain copy of its rows."""
     from standfast_prove.postgres import fresh_database
 
     place = plan.fresh("moves")
@@ -42,7 +42,7 @@ def moves(plan: Plan) -> list[Table]:
         rows = int(next(iter(sf.rows("SELECT count(*) AS n FROM event")))["n"])
     (place / "config.toml").write_text("[copies]\nenabled = false\n")
     with server(plan.directory) as url, fresh_database(url) as database, fresh_database(url) as raw:
-        # There and back is one contestant, because every second round runs backwards.
+        # A move and its way back are one contestant, because every second round runs backwards.
         contestants: dict[str, Callable[[], tuple[float, float]]] = {
             "floor": lambda: (
                 rows / _timed(lambda: _raw_copy(place, raw, whole=True)),

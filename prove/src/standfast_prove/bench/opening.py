@@ -14,11 +14,11 @@ HEAD_START_S = 0.02
 PATIENCE_S = 60.0
 
 Opening = list[float | str]
-"""How long each process took, or what it failed with."""
+"""The duration of each process, or its error."""
 
 
 def opening(plan: Plan) -> list[Table]:
-    """First opening by 8 processes: ours, and a schema created as it is usually done."""
+    """8 processes open a new file: with standfast, and with a schema created in the usual way."""
     with Openers(plan, "ours") as ours, Openers(plan, "usual") as usual:
         contestants = {"ours": ours.round, "usual": usual.round}
         interleaved(1, contestants)
@@ -36,7 +36,7 @@ def opening(plan: Plan) -> list[Table]:
 
 
 class Openers:
-    """Processes that have imported everything and wait for a file to open."""
+    """Processes that have imported all modules and wait for the name of a file to open."""
 
     def __init__(self, plan: Plan, how: str) -> None:
         self._plan = plan

@@ -23,12 +23,12 @@ def installed(requirement: str) -> str | None:
         return str(target)
     target.parent.mkdir(exist_ok=True)
     with open(target.parent / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of several that want it, one installs it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes that need it, one installs it
         return str(target) if target.is_dir() or _install(requirement, target) else None
 
 
 def _install(requirement: str, target: Path) -> bool:
-    """Whole or not at all: the directory has its name once everything is in it."""
+    """Complete or absent: the directory gets its name after everything is in it."""
     fresh = target.with_name(f".{os.getpid()}")
     options = ["--quiet", "--retries", "1", "--target", str(fresh)]
     command = [sys.executable, "-P", "-m", "pip", "install", *options, requirement]

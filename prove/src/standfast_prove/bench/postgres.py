@@ -16,14 +16,14 @@ from standfast_prove.extras import needs
 
 
 def postgres(plan: Plan) -> list[Table]:
-    """Both on one real server, whose data is on the disk that is measured."""
+    """Both use one real server with its data on the measured disk."""
     with server(plan.directory) as url:
         return [_threads(plan, url, count) for count in plan.postgres_threads]
 
 
 def _threads(plan: Plan, url: str, count: int) -> Table:
     with ExitStack() as stack:
-        # Ours comes first and makes the schema.
+        # Ours runs first and creates the schema.
         crews = {way: stack.enter_context(Crew(way, url, callers=count)) for way in ("ours", "bare psycopg")}
         contestants = {way: partial(crew.round, plan.window_s) for way, crew in crews.items()}
         interleaved(1, contestants)
@@ -51,7 +51,7 @@ def server(directory: Path) -> Iterator[str]:
     if existing := os.environ.get("STANDFAST_TEST_PG_URL"):
         yield existing
         return
-    # The tests keep their server in memory; here its syncs must cost what they cost.
+    # The tests keep their server in memory. Here its fsyncs must reach a disk.
     before, pg.MEMORY_ROOT = pg.MEMORY_ROOT, directory / "absent"
     place, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:

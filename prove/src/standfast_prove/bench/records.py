@@ -1,4 +1,4 @@
-"""A message said in a session, and a sighting of a task: what the commonest records cost over a raw row each."""
+"""The cost of a message and of a task sighting, the most common records, compared with a raw row each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def messages(plan: Plan) -> list[Table]:
 
 
 def upsert(plan: Plan) -> list[Table]:
-    """The same few problems seen again and again, against an upsert by hand."""
+    """The same few problems are reported again and again, compared with a plain upsert."""
     return [
         _compared(
             plan,

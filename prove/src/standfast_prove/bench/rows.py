@@ -1,4 +1,4 @@
-"""The model of the benchmarks: a row of text, added by a method as any feature adds one."""
+"""The model of the benchmarks: a row of text that a method adds, as in any feature."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class Rows(Resource):
 
 
 def create(store: Standfast) -> None:
-    """The table, once for all processes that come."""
+    """Creates the table, once for all processes."""
     store._store.write(lambda tx: tx.run(CREATE))

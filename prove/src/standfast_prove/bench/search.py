@@ -1,4 +1,4 @@
-"""Search over many messages: how long a question takes, and what the index costs."""
+"""Search over many messages: the time of a query, and the cost of the index."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def _ours(stack: AsyncExitStack, place: Path | str, key: str) -> Any:
 
 
 class _Conversation:
-    """What a session does, by the resource beneath it."""
+    """The work of a session through the resource below it."""
 
     def __init__(self, resource: Any, key: str) -> None:
         self.resource, self.key = resource, key

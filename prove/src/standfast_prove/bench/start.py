@@ -1,4 +1,4 @@
-"""What starting costs: CPU of the interpreter alone, of an import, of the first commands."""
+"""CPU of a start: of the interpreter alone, of an import, and of the first commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from standfast_prove.postgres import fresh_database
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "standfast")
 OPEN = "import standfast; standfast.open().close()"
 TASKS = 10
-"""In the store, for the list of them."""
+"""Tasks in the store that is listed."""
 
 
 def _payload(event: str, **more: object) -> bytes:
@@ -58,7 +58,7 @@ def start(plan: Plan) -> list[Table]:
 
 
 def with_postgres(plan: Plan, table: Table) -> list[Table]:
-    """The same where the store is on a server; a word where there is none."""
+    """The same with a store on a server, or the reason why there is none."""
     try:
         with server(plan.directory) as url, fresh_database(url) as place:
             return [table, _on_postgres(plan, place)]
@@ -85,7 +85,7 @@ def _measured(plan: Plan, commands: Starts, environment: dict[str, str], title: 
     contestants = {bare: _cpu([sys.executable, "-c", "pass"], environment, b"")}
     for name, (command, _) in commands.items():
         contestants[name] = _cpu(command, environment, HOOKS.get(name, b""))
-    interleaved(1, contestants)  # compiles the modules and makes the store
+    interleaved(1, contestants)  # compiles the modules and creates the store
     taken = interleaved(plan.starts, contestants, patience_s=plan.patience_s)
     table = Table(title, "User and system time of the whole process; the figures are over the bare interpreter.")
     table.add(bare, taken[bare], "s")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 DBOS = "dbos==3.3.0"
 PATIENCE_S = 120.0
 SLICES = 4
-"""Each window in so many slices, a round for each: what disturbs the machine for a second spoils fewer ratios."""
+"""Each window has this many slices, one round each. A disturbance of a second then affects fewer ratios."""
 COUNTED = 100
 MESSAGES = 100_000
 LAST = 50
@@ -96,7 +96,7 @@ def steps_postgres(plan: Plan) -> list[Table]:
 
 
 def resume(plan: Plan) -> list[Table]:
-    """Open a session that has said much, and read its last words; against one that has said little."""
+    """Open a session with many messages and read the last ones, compared with a session with few."""
     place = plan.fresh("resume")
     return [_resume_table("SQLite", _resumed(plan, str(place / "standfast.db"), place))]
 
@@ -106,13 +106,13 @@ def resume(plan: Plan) -> list[Table]:
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """What one worker did in one round."""
+    """The calls of one worker in one round."""
 
     count: int
     took_s: float
     cpu_s: float
     syncs: array[int]
-    """How many syncs happened in each call; empty if they were not counted."""
+    """The number of fsyncs of each call; empty if they were not counted."""
 
     @property
     def rate(self) -> float:
@@ -123,7 +123,7 @@ Rounds = dict[str, list[Did]]
 
 
 def _contestants() -> dict[str, str | None]:
-    """Everybody who can take part, with the directory their packages are in."""
+    """All contestants that can run here, with the directory of their packages."""
     path = peers.installed(DBOS)
     return {"raw": None, "raw twice": None, "step": None, "effect": None} | ({"dbos": path} if path else {})
 
@@ -138,7 +138,7 @@ def _said(rounds: Rounds) -> str:
 
 def _rounds(plan: Plan, workers: Mapping[str, Worker]) -> Rounds:
     contestants = {way: partial(worker.round, plan.window_s / SLICES) for way, worker in workers.items()}
-    interleaved(1, contestants)  # logs have their final size then, statements are prepared
+    interleaved(1, contestants)  # afterwards WALs have their final size and statements are prepared
     return interleaved(plan.rounds * SLICES, contestants, patience_s=plan.patience_s)
 
 
@@ -186,7 +186,7 @@ class Worker:
         self._answer()
 
     def round(self, window_s: float, most: int = sys.maxsize) -> Did:
-        """As many calls as fit into the window, in one session."""
+        """Makes as many calls as fit into the window, in one session."""
         self._pipe.send((window_s, most))
         did: Did = self._answer()
         return did
@@ -212,10 +212,10 @@ class Worker:
 
 
 def work(pipe: Connection, way: str, place: str, url: str | None, path: str | None) -> None:
-    """The life of a worker."""
+    """The main function of a worker process."""
     sys.path[:0] = [path] if path else []
     os.chdir(place)
-    log = os.open("log.txt", os.O_WRONLY | os.O_CREAT, 0o600)  # DBOS greets on the terminal
+    log = os.open("log.txt", os.O_WRONLY | os.O_CREAT, 0o600)  # DBOS prints a greeting
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
@@ -233,7 +233,7 @@ def work(pipe: Connection, way: str, place: str, url: str | None, path: str | No
 
 
 class Pace:
-    """The loop every contestant is timed in."""
+    """The timed loop of every contestant."""
 
     def __init__(self, window_s: float, most: int, counted: Callable[[], int] | None) -> None:
         self._window_s = window_s
@@ -260,11 +260,11 @@ class Pace:
 
 Loop = Callable[[Callable[[int], object]], None]
 OneSession = Callable[[Loop], None]
-"""Open a session and give the loop the function to call in it."""
+"""Open a session and pass the loop the function that it calls."""
 
 
 def worked(number: int) -> str:
-    """What a step computes."""
+    """The value that a step computes."""
     return BODY
 
 
@@ -393,7 +393,7 @@ def _preloaded(counter: Path | None) -> Iterator[None]:
 
 
 def _counted_syncs() -> Callable[[], int] | None:
-    """In a worker: the library's count; without it our engine's own calls, if this is our engine."""
+    """In a worker: the count of the preloaded library, or without it the calls of our own engine."""
     everything = ctypes.CDLL(None)
     if hasattr(everything, "benchmark_syncs"):
         everything.benchmark_syncs.restype = ctypes.c_long
@@ -415,7 +415,7 @@ def _counted_syncs() -> Callable[[], int] | None:
 
 @contextmanager
 def _database(url: str, way: str) -> Iterator[str]:
-    """A database of its own for one contestant, gone afterwards."""
+    """A database for one contestant, dropped afterwards."""
     import psycopg
 
     name = f"benchmark_{way.replace(' ', '_')}_{os.getpid()}"
@@ -434,7 +434,7 @@ def _renamed(url: str, name: str) -> str:
 
 
 def _transactions(plan: Plan, url: str, way: str, own: str, path: str | None) -> float:
-    """Per call, by the server's count: what so many calls more have cost, opening and closing left out."""
+    """Transactions per call, by the server's count, without those of opening and closing."""
     few, many = (_committed(plan, url, way, own, path, count) for count in (COUNTED, 3 * COUNTED))
     return (many - few) / (2 * COUNTED)
 
@@ -447,7 +447,7 @@ def _committed(plan: Plan, url: str, way: str, own: str, path: str | None, count
 
 
 def _commits(url: str, own: str) -> int:
-    """A server has counted everything once those who did it have gone."""
+    """A server has counted everything after the connections that did the work are closed."""
     import psycopg
 
     name = own.rpartition("/")[2]
@@ -472,7 +472,7 @@ FILLED = statement("UPDATE node SET next_position = :count + 1 WHERE id = :node_
 
 
 def _resumed(plan: Plan, url: str, data_dir: Path) -> dict[int, list[float]]:
-    """How long it took, by the number of messages."""
+    """The duration, by the number of messages."""
     import standfast
 
     sizes = (100, min(MESSAGES, plan.rows))

@@ -95,7 +95,7 @@ class Bare(Way):
 
 
 class Huey(Way):
-    """huey's own storage, as it ships: the task is deleted by the commit that hands it out."""
+    """huey's own storage, unchanged: the commit that hands out a task deletes it."""
 
     def writers(self, count: int) -> list[Write]:
         from huey.storage import SqliteStorage  # type: ignore[import-not-found,unused-ignore]  # from PyPI, see peers
@@ -109,7 +109,7 @@ class Huey(Way):
 
 
 class LiteQueue(Way):
-    """litequeue's own pop and done, as it ships: a commit may be lost with the power."""
+    """litequeue's own pop and done, unchanged: power loss may lose a commit."""
 
     synchronous = "NORMAL"
 
@@ -170,7 +170,7 @@ def fill_bare(place: str, count: int) -> None:
 
 
 def _vacuum(place: str) -> None:
-    """Vacuum, which a server runs by itself a little later. It is the same for both sides."""
+    """Run VACUUM, as a server does a little later by itself. It is the same for both sides."""
     import psycopg
 
     with psycopg.connect(place, autocommit=True) as connection:
@@ -233,7 +233,7 @@ def claims(plan: Plan) -> list[Table]:
 
 
 def claims_postgres(plan: Plan) -> list[Table]:
-    """The same on a server, against a bare query that does only what must be done."""
+    """The same on a server, compared with a plain query that does only the necessary writes."""
     from standfast_prove.bench.postgres import server
 
     note = "Bare: a connection each, two statements, two commits; no journal, no lease, no fence."
@@ -255,7 +255,7 @@ def claims_postgres(plan: Plan) -> list[Table]:
 def _workers(
     plan: Plan, title: str, note: str, contestants: Sequence[Contestant], count: int, place: Callable[[str], str]
 ) -> Table:
-    """The first of them is ours: the others are compared with it."""
+    """The first one is ours, and the others are compared with it."""
     ours = contestants[0].label
     processes, threads = CREWS.get(count, (count, 1))
     with ExitStack() as stack:
@@ -277,7 +277,7 @@ def _workers(
 
 
 def _long(plan: Plan, title: str, contestants: Sequence[Contestant], place: Callable[[str], str]) -> Table:
-    """One worker at the front of a long queue, against the same one at a short queue."""
+    """One worker takes tasks from a long queue, then from a short one."""
     sizes = {"short": _short(plan), "long": _backlog(plan)}
     with ExitStack() as stack:
         rounds = {}
@@ -306,7 +306,7 @@ def _present() -> tuple[list[Contestant], list[str]]:
 
 
 def _crew(stack: ExitStack, one: Contestant, place: str, tasks: int, processes: int = 1, threads: int = 1) -> Crew:
-    """Workers before a queue of so many tasks."""
+    """Workers that take tasks from a queue of a given length."""
     path = [found] if one.requirement and (found := peers.installed(one.requirement)) else []
     sys.path[:0] = path  # a peer is importable only while its queue is filled
     try:

@@ -1,4 +1,4 @@
-"""The ways to write one row so that it survives a power cut: ours and the usual ones.
+"""Ways to write one row so that it survives power loss: ours and the usual ones.
 
 A way is opened once in each process, then asked for one writer per caller. Writers of threads are
 functions, writers of tasks are coroutines. The usual ways write one small row and nothing else. Ours
@@ -101,7 +101,7 @@ class ConnectionEach(Way):
 
 
 class BothRows(Way):
-    """The two rows of a record by hand: apsw and our statements, FULL, nothing else. No engine can be faster."""
+    """Only apsw and our two statements, with synchronous=FULL. No engine can be faster."""
 
     def writers(self, count: int) -> list[Write]:
         return [self._writer() for _ in range(count)]
@@ -258,7 +258,7 @@ class BehindLock(BothRows):
 
 
 class ExecutorEach(Way):
-    """aiosqlite's pattern by hand: an executor of one thread, a commit each."""
+    """aiosqlite's pattern, written out: an executor of one thread, one commit per write."""
 
     def writers(self, count: int) -> list[Write]:
         raise NotImplementedError
@@ -369,7 +369,7 @@ class BarePsycopg(Way):
 
 
 def acked() -> dict[str, object]:
-    """The fields of a journal row, for those who write it by hand."""
+    """The fields of a journal row, for code that writes it without our engine."""
     from standfast.ids import new_id
 
     now_us = time.time_ns() // 1000

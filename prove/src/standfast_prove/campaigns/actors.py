@@ -373,7 +373,7 @@ class Audit:
         self._tailed += [row["seq"] for row in rows]
 
     def _agree(self) -> None:
-        """The journal tells how every row came to be what it is."""
+        """The journal explains the state of every row."""
         states: dict[str, str] = {}
         for event in self._events:
             noun, _, _ = event["type"].partition(".")

@@ -129,7 +129,7 @@ def _judge(place: Path, url: str, scope: str, limit: int, outcome: Outcome) -> N
 
 
 def _settle(sf: standfast.Standfast, bill: dict[str, int], outcome: Outcome) -> None:
-    """As a person does it, with the bill at hand."""
+    """Settles holds as a person does, by the provider's bill."""
     while doubtful := sf.budgets.holds(limit=1000):
         for hold in doubtful:
             outcome.count("holds in doubt")

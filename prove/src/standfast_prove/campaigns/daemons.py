@@ -46,7 +46,7 @@ CARELESS = """
 from standfast.daemon.runner import Work
 Work._take = lambda self, run: self._sf.runs.requeue(run.id, run.attempt, reason="its worker is gone")
 """
-"""The control: what a dead daemon left is handed out again without a look at its keeper."""
+"""The control: runs of a dead daemon are handed out again without a check of their keepers."""
 
 
 def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, careless: bool = False) -> Outcome:

@@ -194,7 +194,7 @@ def _damage_before_an_opening(path: Path, damage: str, visitor: Child) -> tuple[
 
 
 def _fork(path: Path) -> tuple[str, str]:
-    """A child leaves the transaction that it inherited; the parent rolls back."""
+    """A child process leaves its inherited transaction, and the parent rolls back."""
     sf, status = _prepared(path), 0
     try:
         with sf.transaction():

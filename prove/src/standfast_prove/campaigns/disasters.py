@@ -133,7 +133,7 @@ class _Database:
 
         with psycopg.connect(f"{self._server}/postgres", autocommit=True) as admin:
             others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
-            admin.execute(others, (self._name,))  # of agents that are dead
+            admin.execute(others, (self._name,))  # the agents are dead
             admin.execute(text.encode())
 
 

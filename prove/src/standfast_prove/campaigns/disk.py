@@ -89,7 +89,7 @@ def _make(directory: Path, kept: Path) -> None:
 
 
 class _Life:
-    """One program on one failing disk, and what it left."""
+    """Run one program on one failing disk, and check its files."""
 
     def __init__(self, nursery: Nursery, place: Path, directory: Path, outcome: Outcome, *, believes: bool) -> None:
         self._nursery, self._place, self._directory, self._outcome = nursery, place, directory, outcome

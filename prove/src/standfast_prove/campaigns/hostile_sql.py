@@ -155,7 +155,7 @@ class World:
             sf.close()
 
     def work(self, chance: random.Random) -> None:
-        """A worker sends what it is allowed to, and forgets how it ended now and then."""
+        """A worker sends approved effects, and sometimes does not record the result."""
         sf, number = self._opened["writer"], chance.randrange(KEYS)
         key = f"refund:{number}"
         try:

@@ -209,7 +209,7 @@ def _members(path: Path) -> Members:
 
 
 def _tried(outcome: Outcome, named: str, act: Callable[[], Any]) -> Any:
-    """What it returns; None if it was refused with a message. Anything else is wrong."""
+    """The return value, or None if the import was refused with a message. Any other error is a violation."""
     begun = time.process_time()
     try:
         found = act()

@@ -175,7 +175,7 @@ class Interrupt:
 
 
 def raise_in(ident: int, hit: type[BaseException] = Hit) -> None:
-    """Have the interpreter raise it in that thread at its next instruction."""
+    """Make the interpreter raise the exception in that thread at its next instruction."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(hit))
 
 

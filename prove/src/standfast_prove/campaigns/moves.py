@@ -256,7 +256,7 @@ def write(*, url: str, place: str) -> None:
 
 
 def judge(*, urls: list[str], answer: str, place: str) -> None:
-    """Which of the places takes a write, and what it has before and after."""
+    """The stores that accept a write, with their rows before and after it."""
     _at_home(place)
     said: dict[str, Any] = {"authorities": [], "hashes": {}, "found": {}, "tasks": []}
     for url in urls:

@@ -39,7 +39,7 @@ PATIENCE_S = 120.0
 
 
 def run(place: Path, *, url: str, partitions: int = 60, seed: int = 0, careless: bool = False) -> Outcome:
-    """Break the line `partitions` times while the agents are at work."""
+    """Break the connection `partitions` times while the agents work."""
     outcome, chance = Outcome("partitions"), random.Random(seed)
     port = urlsplit(url).port
     assert port is not None

@@ -150,7 +150,7 @@ def _approval(key: str, answer: str | None = None) -> Make:
 
 
 def _sent(key: str, *, settle: bool = False) -> Callable[[standfast.Standfast, World], Any]:
-    """Call it again: how often it arrived, its state and attempt, and what its approvals say."""
+    """Call it again. Returns how often it arrived, its state and attempt, and the states of its approvals."""
 
     def resume(sf: standfast.Standfast, world: World) -> Any:
         if settle:

@@ -73,7 +73,7 @@ class Tries:
         return self.outcome
 
     def _unharmed(self) -> float:
-        """How long the command itself takes; also shows that it works at all."""
+        """The duration of the command itself. This also shows that the command works."""
         command = self.scene.command(0)
         process = self._started(0, command)
         start_s = self._begun(process, command)

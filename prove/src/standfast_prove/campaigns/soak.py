@@ -52,7 +52,7 @@ def run(place: Path, *, seconds: float, seed: int, url: str | None = None) -> Ou
 
 
 class _Crew:
-    """Everybody, and who is next to be killed."""
+    """All processes, and the one to kill next."""
 
     def __init__(
         self, nursery: Nursery, asked: dict[str, object], draw: random.Random, outcome: Outcome, firsts: dict[str, int]

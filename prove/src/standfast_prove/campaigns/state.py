@@ -35,7 +35,7 @@ class Value(NamedTuple):
 
 
 def step(state: Value, asked: tuple[str, str, int], result: Any, seen: bool) -> Value | None:
-    """A swap happens over its version alone, and 0 is nothing; everything else in one line each."""
+    """A swap succeeds only over its version, and version 0 means that there is no value."""
     kind, value, version = asked
     if kind == "get":
         return state if not seen or result == [state.version if state.value else 0, state.value] else None

@@ -77,7 +77,7 @@ def run(
             nursery.kill(pid)
     try:
         _look(outcome, place, path)
-    except Corrupt as error:  # so damaged that it cannot be read: without the guard it may come to that
+    except Corrupt as error:  # without the guard the file may be too damaged to read
         outcome.refuse(error, "the store is damaged")
     return outcome
 

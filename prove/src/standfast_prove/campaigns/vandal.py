@@ -152,7 +152,7 @@ def _mount_file(scene: Scene) -> None:
 
 
 def _mount_directory(scene: Scene) -> None:
-    """The whole directory gets a second path: nothing changes for anybody."""
+    """The whole directory gets a second path. No process may notice it."""
     (scene.place / "second").mkdir()
     _mount(scene, scene.directory, scene.place / "second")
 
@@ -379,7 +379,7 @@ class _Round:
         )
 
     def _lines(self, name: str) -> list[str]:
-        """The answers that its callers got. No caller sees the error of a renewal."""
+        """The answers to its callers. No caller gets the error of a renewal."""
         return [line for line in noted(self._place / f"answers.{name}") if not line.startswith("beat")]
 
     def _hear(self, names: list[str], wanted: dict[str, int], when: str) -> bool:
@@ -489,7 +489,7 @@ class _Line(NamedTuple):
 
 
 NOTHING: dict[str, Any] = {"keys": [], "state": "", "opened": "", "refused": "", "verified": [], "lost": {}}
-"""What `look` finds in a store that it cannot open."""
+"""The findings of `look` for a store that does not open."""
 
 
 # -- in the children -----------------------------------------------------------------------------------

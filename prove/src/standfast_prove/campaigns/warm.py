@@ -27,6 +27,6 @@ def ready() -> None:
 
 
 def warmed(nursery: Nursery, *, postgres: bool) -> None:
-    """Let `nursery` import what its children would, and the driver of PostgreSQL where it is needed."""
+    """Make `nursery` import the modules of its children, and the PostgreSQL driver if needed."""
     for module in ("warm", "warm_postgres") if postgres else ("warm",):
         nursery.wait(nursery.start(f"standfast_prove.campaigns.{module}:ready"))

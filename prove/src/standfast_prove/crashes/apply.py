@@ -36,14 +36,14 @@ SECOND = with_(with_(FLEET, "tasks", 0, priority=0), "state", 0, value={"cpu": 3
 
 
 class Fleet(World):
-    """A program that applies a file, then a changed one, and says what it is."""
+    """A program that applies a file, then a changed one, and notes the result."""
 
     def open(self) -> standfast.Standfast:
         chosen = config.load(self.url, data_dir=self.data, scope=self.name, actor="ann")
         return handle.connect(chosen)
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             for key, spec in (("one", FLEET), ("two", SECOND)):
                 refs = sf.apply(spec, key=key, mode="commit").refs

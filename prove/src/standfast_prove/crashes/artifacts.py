@@ -58,7 +58,7 @@ class Artifacts(World):
 
 
 class Collected(Artifacts):
-    """A day later the collector removes scratch files, and the artifacts stay whole."""
+    """After a day the collector removes scratch files, and the artifacts stay complete."""
 
     on_a_server: ClassVar[bool] = False
 

@@ -15,7 +15,7 @@ from standfast_prove.crashes.world import World
 
 
 class Asks(World):
-    """A coder that asks, and a reviewer in another thread that answers with a number of its own each time."""
+    """A coder that asks, and a reviewer in another thread that answers each time with another number."""
 
     def live(self) -> None:
         with self.open() as sf, self.open() as other:
@@ -32,7 +32,7 @@ class Asks(World):
             sf.mail.answer("reviewer", self.verdict, timeout=0.05)
 
     def verdict(self, mail: Mail) -> int:
-        """Another number in each call: only the one that was replied counts."""
+        """Each call returns another number. Only the number of the reply counts."""
         self.tell("call")
         return self.noted()["call"]
 

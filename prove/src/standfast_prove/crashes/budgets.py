@@ -15,10 +15,10 @@ CALLS, MOST, USED = 3, 100, 20
 
 
 class Calls(World):
-    """An agent with a budget inside its team's, and a provider that bills by the id of the hold."""
+    """An agent whose budget is inside the budget of its team, and a provider that bills by the id of the hold."""
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             self.settle_doubts(sf)
             self.acked("set", lambda: sf.budgets.set("team", tokens=1_000, per="month"))
@@ -35,7 +35,7 @@ class Calls(World):
             self.acked(f"settle {key}", lambda: sf.budgets.settle(hold, tokens=USED))
 
     def settle_doubts(self, sf: standfast.Standfast) -> None:
-        """As a person does it, with the bill at hand."""
+        """Settles holds as a person does, by the provider's bill."""
         billed = self.noted()
         for hold in sf.budgets.holds():
             assert hold.in_doubt, "its process is dead"

@@ -18,7 +18,7 @@ DECISIONS = ("edit the parser", "open a pull request")
 
 
 class Folds(World):
-    """An agent that talks, decides, acts and folds what was said."""
+    """An agent that adds messages, decides, acts and folds its messages."""
 
     def live(self) -> None:
         with self.open() as sf, sf.session(self.name) as s:

@@ -1,4 +1,4 @@
-"""Conversations: no batch is split, nothing that was taken back or cleared comes back, nothing acknowledged is lost."""
+"""Conversations: no batch is split, no removed or cleared item returns, and no acknowledged item is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST, SECOND = [[1, 1], [1, 2]], [[2, 1], [2, 2], [2, 3]]
 
 
 class Talks(World):
-    """Adds, takes back and clears as a framework does; each life continues where the conversation ends."""
+    """Adds, removes and clears items as a framework does. Each process continues at the end of the conversation."""
 
     def live(self) -> None:
         with self.open() as sf:

@@ -59,7 +59,7 @@ class Copies(World):
         }
         assert kept <= {copy.id for copy in found}, f"{schedule}: a copy that was reported is not there"
         tasks: set[str] = set()
-        acknowledged = {}  # by copy: the tasks before it
+        acknowledged = {}  # for each copy, the tasks that were acknowledged before it
         for words in lines:
             if words[0] == "task":
                 tasks = tasks | {words[1]}
@@ -78,7 +78,7 @@ class Copies(World):
 
 
 def _tasks(directory: object) -> set[str]:
-    """As a stock program reads a restored file, in this process that does not have it open otherwise."""
+    """Reads a restored file with stock sqlite3. This process must not have the file open otherwise."""
     import apsw
 
     connection = apsw.Connection(f"{directory}/standfast.db", flags=apsw.SQLITE_OPEN_READONLY)

@@ -22,7 +22,7 @@ from standfast_prove.faults.rows import keys, noted, put
 
 
 class Writes(World):
-    """Three rows, then two in one transaction; afterwards one more."""
+    """Writes three rows, then two in one transaction. The next process writes one more."""
 
     def live(self) -> None:
         with self.open() as sf:
@@ -55,7 +55,7 @@ class Writes(World):
 
 
 class TooEarly(Writes):
-    """The control: a program that says "acknowledged" before it was."""
+    """The control: a program that notes the acknowledgement before the commit."""
 
     def _put(self, sf: standfast.Standfast, key: str) -> None:
         self.tell(key)
@@ -63,7 +63,7 @@ class TooEarly(Writes):
 
 
 class Locks(World):
-    """Two processes want one lock. The later one must not wait for a dead holder, nor work beside a live one."""
+    """Two processes take one lock. The second must neither wait for a dead holder nor work beside a live one."""
 
     def live(self) -> None:
         with self.open() as sf:
@@ -102,7 +102,7 @@ class Migrations(World):
         open_once(path=self.url, later=True)
 
     def warm(self) -> None:
-        """A coming schema would stay in the process that has seen it."""
+        """A process that has loaded the future schema would keep it."""
         self.make()
         self._made()
 

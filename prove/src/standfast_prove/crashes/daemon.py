@@ -24,7 +24,7 @@ LOOPS = ("quick", "slow")
 
 
 class Scheduled(World):
-    """Two loops with one moment each; the daemon comes after it."""
+    """Two loops with one slot each. The daemon starts after the slot."""
 
     def __init__(self, place: Path, url: str | None = None) -> None:
         super().__init__(place, url)
@@ -32,7 +32,7 @@ class Scheduled(World):
 
     @property
     def data(self) -> Path:
-        """Of each schedule: a keeper outlives the daemon that was killed, and continues writing there."""
+        """One directory for each schedule, because a keeper outlives its killed daemon and continues to write there."""
         return self.place / f"data{self.number}"
 
     @property
@@ -54,7 +54,7 @@ class Scheduled(World):
         return [f"{name}{self.number}" for name in LOOPS]
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with opened(self.url, self.data) as sf:
             for name, then in zip(self.names(), ("echo done", "sleep 0.02; echo done"), strict=True):
                 sf.loops.add(name, noting(self.oracle, then), at=when.utc(self.at_us), cwd="/")
@@ -91,7 +91,7 @@ class Sweeps(World):
             self.acked("send", lambda: sf.mail.send("bob", "hello", key="one", attempts_max=30))
             sf.mail.claim("bob")
             sweeping = Sweeping(sf)
-            sweeping._due_us = [0] * len(sweeping._due_us)  # as after the longest of their times
+            sweeping._due_us = [0] * len(sweeping._due_us)  # as after the longest of their expiry times
             sweeping.step()
 
     def check(self, schedule: Schedule) -> None:

@@ -27,13 +27,13 @@ LIVES_MAX = 8
 
 
 class Books:
-    """Append-only books outside the store: `tool what key words`, one line a request that arrived."""
+    """Append-only files outside the store, with one line for each request that arrived: `tool what key words`."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def receive(self, tool: str, what: str, key: str, words: str) -> str:
-        """A request arrives. Every one is booked; the answer is the same for the same thing."""
+        """A request arrives and gets its line. The same request gets the same answer."""
         handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(handle, f"{tool}\t{what}\t{key}\t{words}\n".encode())
         os.close(handle)
@@ -49,7 +49,7 @@ class Books:
         return Counter((tool, what) for tool, what, *_ in self.lines())
 
     def arrived(self) -> Counter[tuple[str, str]]:
-        """As the remote counts: one key is one request."""
+        """The number of requests as the remote counts them: one per key."""
         return Counter((tool, what) for tool, what, _ in {(line[0], line[1], line[2]) for line in self.lines()})
 
 
@@ -58,7 +58,7 @@ class Fault(Exception):
 
 
 class Agent(World):
-    """Runs from the top in every life; `story` says which effects it performs."""
+    """Every process runs it from the top. `story` names the effects that it performs."""
 
     words = ""
 
@@ -71,21 +71,21 @@ class Agent(World):
 
     @property
     def books(self) -> Books:
-        """Effects that a process saw acknowledged."""
+        """Effects whose acknowledgement a process received."""
         return Books(self.now / "told.log")
 
     @property
     def key(self) -> str:
         return self.name
 
-    # Lives. Each of them is a process of its own.
+    # The processes of the program.
 
     def live(self) -> None:
         with self.open() as sf:
             self.tried(sf)
 
     def recover(self) -> None:
-        """Start again until it is done; a person settles what only a person can."""
+        """Start again until it is done. A person settles doubts without a probe."""
         with self.open() as sf:
             self.remembers(sf)
             for _ in range(LIVES_MAX):
@@ -104,7 +104,7 @@ class Agent(World):
         return True
 
     def remembers(self, sf: standfast.Standfast) -> None:
-        """An effect that was acknowledged in an earlier life must be recorded as done, before any doubt is settled."""
+        """An effect that an earlier process acknowledged must be recorded as done, before any doubt is settled."""
         acked = {tuple(line[:2]) for line in self.books.lines()}
         done = {
             (effect.tool, effect.intent["what"])
@@ -123,7 +123,7 @@ class Agent(World):
         for approval in sf.approvals.list(state="requested", session=self.key):
             sf.approvals.grant(approval.id, approver="a person")
 
-    # What the stories are made of.
+    # The parts of the stories.
 
     def plain(self, s: Any, what: str, **options: Any) -> str:
         return self._perform(s, "plain", what, **options)
@@ -133,7 +133,7 @@ class Agent(World):
             there = self.world.has("probed", call.intent["what"])
             return standfast.Applied(f"probed {call.intent['what']}") if there else standfast.NotApplied()
 
-        # Requests of killed processes have arrived.
+        # Now all requests of killed processes have arrived.
         return self._perform(s, "probed", what, probe=probe, settle=0, **options)
 
     def idempotent(self, s: Any, what: str, **options: Any) -> str:
@@ -151,7 +151,7 @@ class Agent(World):
     # The oracle.
 
     def check(self, schedule: Schedule) -> None:
-        with self.open() as sf:  # what the next one will find
+        with self.open() as sf:  # the next process finds it
             effects = sf.effects.list(session=self.key, limit=1000)
             assert sf.sessions.get(self.key).state == "completed"
         assert effects, "nothing was recorded"
@@ -169,7 +169,7 @@ class Agent(World):
 
 
 def _words(world: Books) -> dict[str, set[str]]:
-    """The wordings each key was sent with: a remote refuses a key that comes with other words."""
+    """The arguments that each key was sent with. A remote refuses a key with other arguments."""
     found: dict[str, set[str]] = {}
     for tool, _, key, words in world.lines():
         if tool == "idempotent":
@@ -206,7 +206,7 @@ class OnlyIdempotent(Agent):
 
 
 class Failing(Agent):
-    """The first time nothing is sent, and it says so; or it is sent and the answer is lost."""
+    """The first call raises NotApplied, or it sends the request and loses the answer."""
 
     def story(self, s: Any) -> None:
         self.plain(s, "a", do=self.refused)
@@ -229,7 +229,7 @@ class Failing(Agent):
 
 
 class Shrugging(Agent):
-    """Probes that cannot tell: a person has to."""
+    """Probes that answer Unknown, so a person has to settle the doubt."""
 
     def story(self, s: Any) -> None:
         def broken(call: standfast.Call) -> None:
@@ -241,7 +241,7 @@ class Shrugging(Agent):
 
 class Approved(Agent):
     def story(self, s: Any) -> None:
-        self.words = "words a person has read"  # other words would need another yes
+        self.words = "words a person has read"  # other arguments would need another approval
         self.plain(s, "a", approve=True)
         self.probed(s, "b", approve=True)
 
@@ -258,5 +258,5 @@ STORIES: dict[str, type[Agent]] = {
 
 
 def swept(directory: Path, story: str, schedules: int, *, url: str | None = None, seed: int = 0) -> int:
-    """How many schedules were played: every first crash, and second ones; AssertionError for one that ends wrong."""
+    """Play every first crash and some second ones, and return their number. Raises AssertionError if one ends wrong."""
     return sweep(STORIES[story](directory / story, url), seconds=schedules, seed=seed).schedules

@@ -20,10 +20,10 @@ def count(state: dict[str, int], event: Event) -> dict[str, int]:
 
 
 class Events(World):
-    """A writer, a consumer with work of its own, one that is done by going on, and a fold."""
+    """A writer, a consumer that commits in a transaction, one that commits with its next read, and a fold."""
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             self.acked("plain", lambda: sf.events.append("orders", "plain"))
             self.acked("keyed", lambda: sf.events.append_many("orders", [("one", 1), ("two", 2)], key="k"))
@@ -45,7 +45,7 @@ class Events(World):
 
     def drain(self, sf: standfast.Standfast, stream: str | None) -> None:
         if stream is None:
-            # A server may need a moment to notice that a killed client's transaction is over.
+            # A server needs a moment to notice that the transaction of a killed client has ended.
             last = sf.events.append("invoices", "end").receipt
             while last is not None and not self.pack(sf, None, last.seq):
                 pass

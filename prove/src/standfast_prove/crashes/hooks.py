@@ -18,7 +18,7 @@ EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop
 
 
 class Hooks(World):
-    """An agent that works under gates which a person puts up and takes down."""
+    """An agent works under gates that a person adds and removes."""
 
     def live(self) -> None:
         with self.open() as sf:

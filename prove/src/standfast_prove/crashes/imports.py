@@ -31,7 +31,7 @@ class Imports(World):
         return self.now / "transcripts" / self.name
 
     def make(self) -> None:
-        """Also the oracle: the same, undisturbed, in a store of its own."""
+        """Also the oracle: the same import, undisturbed, into its own store."""
         super().make()
         self.write()
         with standfast.open(self.place / "apart" / "standfast.db", data_dir=self.place / "apart") as calm:
@@ -100,7 +100,7 @@ class Imports(World):
         return {what: [self._nameless(row) for row in sf.rows(text, like)] for what, text in asked.items()}
 
     def _nameless(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The result that every schedule must have, without its name."""
+        """The result that every schedule must have."""
         return {
             column: value.replace(str(self.folder), "FOLDER").replace(self.name, "NAME")
             if isinstance(value, str)

@@ -13,7 +13,7 @@ class Facts(World):
     """An agent that learns three facts, replaces one and forgets one."""
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             facts = sf.knowledge
             old = facts.add("CI needs node 20", source="https://ci.test/1")

@@ -23,7 +23,7 @@ SLOTS = (1, 2)
 
 
 class Loops(World):
-    """A person who keeps loops, and a daemon that fires and runs them; both start over when they are killed."""
+    """A person changes loops, and a daemon fires and runs them. Both start again after a kill."""
 
     def open(self, hour: int = 0) -> standfast.Standfast:
         settings = config.load(self.url, data_dir=self.data, scope=self.name)
@@ -32,7 +32,7 @@ class Loops(World):
         return handle.connect(settings, clock=clock)
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             clock = sf._store.caller.clock
             assert isinstance(clock, ManualClock)

@@ -18,10 +18,10 @@ KEYS = ("one", "two")
 
 
 class Mails(World):
-    """A sender, a reader that hesitates, a mail that no reader can handle, and a person who settles it."""
+    """A sender, a reader that defers, a mail that no reader can handle, and a person who settles it."""
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             sf.mail.bound("bob", 50)
             for key in KEYS:

@@ -1,4 +1,4 @@
-"""Which worlds there are, by the resource they live in. A new one is a line here."""
+"""The crash programs ("worlds") of each feature. Add a line here for a new one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RESOURCES: dict[str, tuple[str, ...]] = {
 }
 
 CONTROL = ("core:TooEarly",)
-"""Programs that are wrong: a sweep has to say so."""
+"""Programs with a defect. A sweep has to report it."""
 
 
 def world(name: str, place: Path, url: str | None = None) -> World:

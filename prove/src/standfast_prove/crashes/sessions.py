@@ -1,4 +1,4 @@
-"""Sessions: same end, nothing lost, nothing twice.
+"""Sessions: every schedule has the same end, and nothing is lost or recorded twice.
 
 A step writes a line when it runs; the program notes each answer at once. The oracle
 compares both with the store.
@@ -15,7 +15,7 @@ STEPS = ("plan", "patch")
 
 
 class Sessions(World):
-    """An agent that runs from the top each time."""
+    """An agent. Each process runs it from the top."""
 
     def work(self, name: str, life: int) -> dict[str, str]:
         self.tell(f"world {name}")
@@ -52,13 +52,13 @@ class Sessions(World):
             assert sf.state.get("branch", namespace=record.id).value == "fix-42"
             taken = [event.type for event in sf.journal.about(record.id)].count("session.taken_over")
         assert sorted(results) == sorted(STEPS)
-        # A result never changes: every life that got a result got the recorded one.
+        # A result never changes: every process that got a result got the recorded one.
         for line in acked:
             kind, _, rest = line.partition(" ")
             if kind == "step":
                 name, _, made = rest.partition(" ")
                 assert made in results[name], (line, results)
-        # A step may run again only if a life ended between its running and its recording.
+        # A step may run again only if a process died between running and recording it.
         ran = Counter(self.booked("world"))
         assert set(ran) == set(STEPS)
         assert sum(ran.values()) <= len(STEPS) + len(schedule)

@@ -1,7 +1,7 @@
-"""Killed at every crash point while records are spooled and brought home, and again in the recovery.
+"""Killed at every crash point while records are spooled and imported, and again in the recovery.
 
 The oracle is a file outside the store: each try, and each record that the spool acknowledged.
-After every kill: what was taken is in the store exactly once, and nothing that was not tried.
+After every kill: each acknowledged record is in the store exactly once, and no record that was not tried.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from standfast_prove.crashes.world import World
 
 
 class Spooling(World):
-    """Two records into the spool, home; one more, home."""
+    """Spools two records and imports them, then one more."""
 
     @property
     def there(self) -> Path:

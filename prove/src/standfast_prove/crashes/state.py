@@ -18,10 +18,10 @@ from standfast_prove.raising import raising
 
 
 class Values(World):
-    """A counter, a value with a verdict, one that comes and goes, one whose time is over at once."""
+    """A counter, a value with a verification, one that is set and deleted, and one that expires at once."""
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             self.acked("count", lambda: sf.state.update("n", lambda n: n + 1, default=0))
             branch = self.acked("branch", lambda: sf.state.set("branch", "main", verify="true"))
@@ -30,10 +30,10 @@ class Values(World):
             self.acked("go", lambda: sf.state.delete("guest"))
             sf.state.set("short", "x", for_="1us")
             while not sf.state.expire():
-                pass  # a microsecond, and there it is
+                pass  # it expires after 1 µs
 
     def verify(self, sf: standfast.Standfast, branch: Entry) -> None:
-        """As `standfast state verify` does when the command has answered."""
+        """Stores the answer of the command, as `standfast state verify` does."""
         sf.state.verified("branch", verdict="fresh", version=branch.version)
 
     def check(self, schedule: Schedule) -> None:

@@ -27,9 +27,9 @@ class Swept:
     schedules: int = 0
     second_crashes: int = 0
     points: int = 0
-    """The crash points that an undisturbed run passes: one first crash for each."""
+    """The crash points that an undisturbed run passes. Each is the first crash of some schedules."""
     there: int = 0
-    """Schedules that exist, of the first crashes that were played."""
+    """The number of schedules that exist for the played first crashes."""
     passed: set[str] = field(default_factory=set)
 
 
@@ -56,7 +56,7 @@ class _Sweep:
             self._world.warm()
         except Exception as error:
             raise AssertionError(f"{Schedule()}: {type(error).__name__}: {error}") from error
-        gc.freeze()  # a collector that reads these objects in a child would copy their pages
+        gc.freeze()  # the garbage collector of a child would copy their pages
         try:
             swept = self._swept
             points = self._begin(0)
@@ -78,7 +78,7 @@ class _Sweep:
             gc.unfreeze()
 
     def _begin(self, kill: int) -> list[str]:
-        """Live from the top, killed at that point; the points that were passed."""
+        """Run from the top and die at that point. Returns the passed points."""
         self._world.reset()
         life = crash._live(self._world.live, kill, Schedule(), TIMEOUT_S)
         self._first = Schedule(life.end)
@@ -86,7 +86,9 @@ class _Sweep:
         return life.points
 
     def _go_on(self, kill: int = 0) -> int:
-        """Recover, killed or not; then recover permanently, and judge. How many points the recovery passed."""
+        """Recover, with or without a kill, then recover to the end and judge. Returns the points that the recovery
+        passed.
+        """
         schedule = self._first
         if kill:
             life = crash._live(self._world.recover, kill, schedule, TIMEOUT_S)
@@ -104,7 +106,7 @@ class _Sweep:
 
 
 def _drawn(points: list[int], firsts: int | None, seed: int) -> list[int]:
-    """The first crashes of this seed, from one order for all seeds: none comes twice before all have come."""
+    """The first crashes of this seed. All seeds share one order, so none repeats before all were played."""
     if firsts is None or firsts >= len(points):
         return points
     order = random.Random(0).sample(points, len(points))

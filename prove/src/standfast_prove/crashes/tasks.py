@@ -18,10 +18,10 @@ TOPICS = ("parser", "docs")
 
 
 class Tasks(World):
-    """A source that sweeps, a person who puts things aside, a worker who does the rest."""
+    """A source that sweeps, a person who snoozes tasks, and a worker who does the rest."""
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             for topic in TOPICS:
                 self.acked(f"add {topic}", lambda topic=topic: sf.tasks.add(topic, priority=1))  # type: ignore[misc]
@@ -65,7 +65,7 @@ class Tasks(World):
             types = Counter(event.type for event in events)
             assert task.occurrences == types["task.opened"] + types["task.seen"]
             assert (types["task.opened"], types["task.closed"]) == (1, 1)
-            fenced_off = sum("fenced_off" in (event.data or {}) for event in events)  # by the process that set it aside
+            fenced_off = sum("fenced_off" in (event.data or {}) for event in events)  # by the process that snoozed it
             assert task.fence == types["task.claimed"] + types["task.taken_over"] + fenced_off
             assert task.holder is None
             if task.result is not None:

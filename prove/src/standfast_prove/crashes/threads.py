@@ -44,7 +44,7 @@ class Threads(World):
             self.tell(f"wrote {thread} c{step}")
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             self.grow(sf, "stays")
             self.grow(sf, "goes")
@@ -54,7 +54,7 @@ class Threads(World):
             sf.threads.prune("goes")
             sf.threads.delete("goes")
             self.tell("deleted")
-            for n in (1, 2):  # an item has the vectors of what it says, never those of what it said
+            for n in (1, 2):  # an item has the vectors of its current text, never those of an earlier one
                 means = {"left": {"text": [n, 1.0]}, "right": {"text": [1.0, n], "more": [1.0, -1.0]}}
                 sf.items.change([Change(("a",), key, {"n": n}, vectors=means[key]) for key in means])
 

@@ -20,7 +20,7 @@ class Undone(World):
     def live(self) -> None:
         with short_stretches(STRETCH), self.open() as sf:
             task = sf.tasks.add("undo it", fingerprint=self.name, priority=2)
-            if sf.tasks.get(task.id).priority == 2:  # otherwise the life before was killed before it undid the edit
+            if sf.tasks.get(task.id).priority == 2:  # otherwise the earlier process was killed before it undid the edit
                 sf.tasks.edit(task.id, priority=1)
             self.acked("edit", lambda: sf.undo(task.id))
             if sf.state.list(after="") == [] or sf.state.get(self.name).value == "before":

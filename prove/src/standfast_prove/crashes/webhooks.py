@@ -22,7 +22,7 @@ class Payments(World):
     """A sender that delivers until it is acknowledged, a handler, and a person who resolves dead events."""
 
     def live(self) -> None:
-        """From the top, in every life."""
+        """The program. Every process runs it from the top."""
         with self.open() as sf:
             for n in range(2):
                 self.acked(f"receive pay/{n}", lambda n=n: sf.webhooks.receive("pay", str(n), {"amount": 10 + n}))  # type: ignore[misc]
@@ -43,9 +43,9 @@ class Payments(World):
         return sf.credits.grant("ada", event.payload["amount"], key=f"topup:{event.event_id}").amount
 
     def until_dead(self, sf: standfast.Standfast) -> None:
-        """Every attempt fails. An attempt of a process that died counts too."""
+        """Every attempt fails. The attempt of a process that died counts too."""
         while sf.webhooks.get("bad/1").state == "received":
-            with suppress(IllegalTransition):  # the last attempt was a dead process's
+            with suppress(IllegalTransition):  # the last attempt was that of a dead process
                 sf.webhooks.fail(sf.webhooks.claim("bad/1"), "always")
 
     def count(self, sf: standfast.Standfast, event: str, type: str) -> int:

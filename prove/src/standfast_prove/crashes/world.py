@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class World:
-    """A store that lives through one schedule, and the books beside it."""
+    """The store of one schedule, and the oracle files beside it."""
 
     on_a_server: ClassVar[bool] = True
     """Whether there is anything of it that a server has."""
@@ -64,15 +64,15 @@ class World:
 
     def _made(self) -> None:
         if not self.server:
-            checkpoint(self.url)  # or every life would begin with reading the log in which it was made
+            checkpoint(self.url)  # otherwise every process would first read the WAL in which the store was made
             shutil.copytree(self.now, self.place / "made")
 
     def make(self) -> None:
-        """The store as `live` finds it the first time."""
+        """Prepare the store before the first `live`."""
         self.open().close()
 
     def reset(self) -> None:
-        """Nothing has happened yet."""
+        """Start with empty oracle files."""
         self.number += 1
         self._put_back("made")
 
@@ -122,7 +122,7 @@ class World:
         acked.close()
 
     def acked(self, what: str, act: Callable[[], T]) -> T:
-        """Book the try, do it, and book the acknowledgement."""
+        """Note the try, do it, and note the acknowledgement."""
         self.tell(f"tried {what}")
         result = act()
         self.tell(f"acked {what}")

@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 
 class Child:
-    """One process running `target`. What it says on stdout is read line by line."""
+    """One process that runs `target`. Its stdout is read line by line."""
 
     def __init__(
         self, target: str, *, env: dict[str, str] | None = None, prefix: Sequence[str] = (), **arguments: object

@@ -39,7 +39,7 @@ os.uname = lambda: Name(real.sysname, {name!r}, real.release, real.version, real
 import standfast.clock
 standfast.clock.SYSTEM._boot_id = {boot!r}
 """
-"""Before anything else: this process lives on another machine, as far as anybody can tell."""
+"""Call this first: it gives the process another host name and boot id."""
 HASTE = """
 from standfast.daemon import lead
 from standfast.core import leases
@@ -73,7 +73,7 @@ def opened(url: str, data: Path, *, clock: SystemClock = SYSTEM, scope: str = ""
 
 
 def daemon(sf: standfast.Standfast, said: list[str] | None = None, **options: Any) -> Daemon:
-    """One that is ticked by hand."""
+    """A daemon whose `tick` the test calls."""
     assert sf._store.data_dir is not None
     os.makedirs(sf._store.data_dir, exist_ok=True)
     say = (said if said is not None else []).append

@@ -47,7 +47,9 @@ class RaiseInImport:
 
 
 def first_access_under_fire(directory: str, resource: str, places: int) -> None:
-    """For each place, in a fork: the main thread is hit at its first access, then another thread uses the resource."""
+    """For each point, in a fork: an exception hits the first access of the main thread, then another thread uses the
+    resource.
+    """
     hung = []
     with standfast.open(directory + "/standfast.db", data_dir=directory) as sf:
         sf.journal  # noqa: B018  loads what every resource needs

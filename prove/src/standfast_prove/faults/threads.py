@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Task(threading.Thread):
-    """A thread that keeps what its function returned or raised."""
+    """A thread that stores the result or the exception of its function."""
 
     def __init__(self, function: Callable[..., object], *args: object) -> None:
         super().__init__(daemon=True)
@@ -22,7 +22,7 @@ class Task(threading.Thread):
             self.error = error
 
     def done(self) -> BaseException | None:
-        """Wait for its end; what it raised."""
+        """Wait for its end and return its exception."""
         self.join(60)
         assert not self.is_alive(), "a thread waits for ever"
         return self.error

@@ -32,7 +32,7 @@ RESOURCES = (
 WAITING = {"wait", "follow", "consume", "hold", "within", "keep", "mirror", "answer"}
 """They wait, or hand out something that does."""
 WRITING = {("artifacts", "get")}
-"""It writes to the path that it gets."""
+"""The entry point writes to the given path."""
 
 
 def knock(door: str, place: str, seed: int, inputs: int, url: str | None = None) -> None:

@@ -60,7 +60,7 @@ class Garbage:
         return self.random.choice((object(), b"\xff\x00", {1: 2}, (1, 2), {"a", "b"}, 1j, Garbage, len, deep(200)))
 
     def json(self, depth: int = 4) -> Any:
-        """Something that JSON can carry, if not everybody reads it."""
+        """A value that JSON can encode, although some readers refuse it."""
         found = self.value(depth)
         try:
             return json.loads(json.dumps(found))

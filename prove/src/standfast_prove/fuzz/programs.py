@@ -75,7 +75,7 @@ def knock(door: str, place: str, seed: int, inputs: int, url: None = None) -> No
 
 
 def forked(act: Callable[[], int], place: Path, data: bytes = b"") -> Ended:
-    """One life: `act` in a fork, with `data` on its stdin; what it said and how it ended."""
+    """Run `act` in a fork with `data` on its stdin. Returns its output and its exit status."""
     files = {name: os.open(place / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600) for name in ("in", "out", "err")}
     os.write(files["in"], data)
     os.lseek(files["in"], 0, os.SEEK_SET)

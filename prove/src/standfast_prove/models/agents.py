@@ -1,4 +1,4 @@
-"""Agents against a model of a few lines: what they say, what they hold, and how long ago they were heard of."""
+"""Agents compared with a model of a few lines: their reports, their leases, and when they were last seen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEASE_M, STALE_M, NOTICE_M = 15, 60, 5
 
 @dataclass
 class Known:
-    """The model of one agent: what it said, when it was seen, until when it holds its task."""
+    """The model of one agent: its report, when it was last seen, and the end of its lease."""
 
     said: str = "idle"
     seen: int = 0

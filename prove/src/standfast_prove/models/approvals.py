@@ -18,7 +18,7 @@ STEPS = 25
 
 
 class Asked(NamedTuple):
-    """The model: one request for some words, until an hour, and what was said to it."""
+    """The model: one request with its arguments, its expiry and its answer."""
 
     words: str
     until: int
@@ -35,7 +35,7 @@ class Model:
         self.asked: dict[str, Asked] = {}
 
     def counts(self, words: str) -> dict[str, str]:
-        """State → id of what counts for these words now."""
+        """The state and id of the request that counts for these arguments now."""
         live = {id: one.at(self.hour) for id, one in self.asked.items() if one.words == words}
         over = ("expired", "consumed")
         return {one.state: id for id, one in live.items() if self.hour < one.until and one.state not in over}

@@ -1,4 +1,4 @@
-"""Conversations against a list: after any add, take back, clear and fork, both read alike."""
+"""Conversations compared with a list: after any add, remove, clear and fork, both have the same items."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Program(Machine):
 
     @property
     def sf(self) -> standfast.Standfast:
-        """Two handles take turns: what one remembers of an account, the other has added to since."""
+        """Two handles take turns, so the cached balance of each is outdated by the other."""
         self.handles.reverse()
         return self.handles[0]
 

@@ -17,14 +17,14 @@ KEYS = st.sampled_from(["a", "b"])
 
 
 class Program(Machine):
-    """Two sessions, any number of openings of each; a crash is an opening that is never heard of again."""
+    """Two sessions, with any number of openings of each. A crash is an opening that is never used again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sf = self.opened()
         self.openings = {key: self._open(key) for key in "ab"}
         self.blocks: list[tuple[tuple[str, str, int], Deciding]] = []
-        # The model: a session, the words and the count of one opening know the state and the outcome.
+        # The model: session, text and count of an opening map to state and outcome.
         self.model: dict[tuple[str, str, int], tuple[str, str | None]] = {}
         self.counts: dict[tuple[str, str], int] = {}
 

@@ -106,7 +106,7 @@ class Program(Machine):
             model.state, model.result = "acknowledged", "found"
         elif expected == "sent":
             model.shared, model.asked = shared, model.asked or (kind == "probed" and ending == "lost")
-            # That a repetition was not sent says nothing about the attempt before it.
+            # A resend that was not sent proves nothing about the attempt before it.
             unsent = "dispatched" if model.in_doubt and kind == "idempotent" else "failed"
             model.attempt += 1
             model.state = {"ok": "acknowledged", "no": unsent, "lost": "dispatched"}[ending]

@@ -39,7 +39,7 @@ class Program(Machine):
         self.keys: dict[tuple[str, str], tuple[int, list[tuple[str, int]]]] = {}
         self.places: dict[tuple[str, str], int] = {}
         self.in_hand: list[Any] = []
-        for stream in ("a", "b"):  # a run in which nothing is ever appended would show nothing
+        for stream in ("a", "b"):  # a run without any append would test nothing
             for n in range(3):
                 self.appends(stream, [("x", n), ("y", n)], f"k{n}", None)
             self.reads("ann", stream, 2)
@@ -91,7 +91,7 @@ class Program(Machine):
 
     @rule(which=st.integers(0, 3), crashes=st.sampled_from([False, False, True]))
     def commits(self, which: int, crashes: bool) -> None:
-        """One of the last batches that were read, by whomever; it may have been committed since."""
+        """One of the last batches that any consumer read. It may have been committed since."""
         if not self.in_hand:
             return
         batch = self.in_hand[-1 - which % len(self.in_hand)]

@@ -1,4 +1,4 @@
-"""Any order of what an agent may tell, some of it twice or late, against a model of ten lines."""
+"""Hook records of an agent in any order, some of them twice or late, compared with a model of ten lines."""
 
 from __future__ import annotations
 

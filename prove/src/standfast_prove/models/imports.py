@@ -18,10 +18,10 @@ STEPS = 14
 
 ACTS = st.one_of(
     st.tuples(st.just("write"), st.integers(1, 4)),
-    st.tuples(st.just("half"), st.integers(1, 60)),  # a line begun, of so many characters
+    st.tuples(st.just("half"), st.integers(1, 60)),  # an unfinished line of this many characters
     st.tuples(st.just("rest"), st.just(0)),  # and finished
     st.tuples(st.just("garbage"), st.just(0)),
-    st.tuples(st.just("copy"), st.integers(0, 30)),  # records of before, as a resume copies them
+    st.tuples(st.just("copy"), st.integers(0, 30)),  # older records, as a resume copies them
     st.tuples(st.just("import"), st.just(0)),
     st.tuples(st.just("move"), st.just(0)),  # the same bytes, another inode
     st.tuples(st.just("forget"), st.integers(0, 30)),  # rewritten without its first lines
@@ -29,7 +29,7 @@ ACTS = st.one_of(
 
 
 class File:
-    """The transcript, and the ten lines that say what must come of it."""
+    """The transcript, and a model of ten lines that predicts the import."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class File:
         self.begun = b""
         self.rest = b""
         self.seen: list[str] = []
-        """Every uuid that was finished when an import looked, once, in the order of the first look."""
+        """Every uuid whose line was complete at an import, once, in the order of the imports."""
         self.count = 0
 
     def act(self, act: str, number: int) -> None:

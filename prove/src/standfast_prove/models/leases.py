@@ -25,7 +25,7 @@ TERMS_S = (1, 10, 60, 900)
 
 
 class Model:
-    """The lock as it must be: who has it, until which moment awake, with which fence."""
+    """The expected lock: its holder, its end in time awake, and its fencing token."""
 
     def __init__(self) -> None:
         self.holder: str | None = None
@@ -123,7 +123,7 @@ class Program(Machine):
         self.clock.advance(seconds)
         self.now_s += seconds
 
-    @precondition(lambda self: self.sf.engine.name == "sqlite")  # a server has one clock, and it is the wall's
+    @precondition(lambda self: self.sf.engine.name == "sqlite")  # a server has one clock, the wall clock
     @rule(delta=st.sampled_from(("40d", "-40d", "1s", "-1s")))
     def the_clock_is_set(self, delta: str) -> None:
         self.clock.jump(delta)

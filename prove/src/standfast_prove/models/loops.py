@@ -55,7 +55,7 @@ class Program(Machine):
 
     def teardown(self) -> None:
         if self.sf is not None:
-            # Firing and taking over work on every scope.
+            # Firing and taking over apply to every scope.
             for run in self.sf.runs.list(self.id, state="running"):
                 self.sf.runs.finish(run.id, run.attempt, exit_code=0, duration="1us")
             self.sf.loops.remove(self.id)

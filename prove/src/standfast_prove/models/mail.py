@@ -241,7 +241,7 @@ class Program(Machine):
         if number >= len(self.ids):
             return
         one = self.model.letters[number]
-        if self.model.over(one) and not one.holder:  # recorded on the way, also if the call fails
+        if self.model.over(one) and not one.holder:  # the dead letter is also recorded if the call fails
             one = self.model.letters[number] = replace(one, state="expired", fence=one.fence + 1)
         if one.state not in ("dead", "expired"):
             with raising(IllegalTransition):

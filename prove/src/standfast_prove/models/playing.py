@@ -1,4 +1,4 @@
-"""Plays programs of a model: by a seed, on an engine, as many as were asked for."""
+"""Plays a number of random programs of a model, by a seed, on one engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MODELS = (
 
 
 def play(name: str, url: str, data: Path, *, examples: int, seed: int = 0, small: bool = True) -> int:
-    """How many programs were played. The first one that differs from the model is made small, and raises."""
+    """Play programs and return their number. The first one that differs from the model is minimised, and raises."""
     module = import_module(f"standfast_prove.models.{name}")
     how = hypothesis.settings(
         max_examples=examples,
@@ -53,7 +53,7 @@ def play(name: str, url: str, data: Path, *, examples: int, seed: int = 0, small
     )
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
-        # Held meanwhile, so that what each program opens and closes is not the file itself.
+        # Keeps the store open, so that no program opens and closes the file itself.
         stack.enter_context(handle.connect(config.load(url, data_dir=data)))
         if hasattr(module, "program_on"):
             return _programs(module.program_on(url, data), how, seed)
@@ -80,5 +80,5 @@ def _programs(program: Callable[..., Any], how: hypothesis.settings, seed: int) 
 
 
 def complaint(error: BaseException) -> str:
-    """What went wrong, and the smallest program that does it."""
+    """The violation, and the smallest program that shows it."""
     return "\n".join([f"{type(error).__name__}: {error}"[:400], *getattr(error, "__notes__", ())])

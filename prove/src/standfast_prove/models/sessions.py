@@ -29,7 +29,7 @@ class Model:
         self.said: list[str] = []
         self.crashes = 0
         self.doubt: str | None = None
-        """The effect of it that is in doubt: it stops every other one."""
+        """Its effect in doubt, which stops every other effect."""
 
     def live(self, now: int) -> bool:
         return self.owner is not None and now < self.until
@@ -95,7 +95,7 @@ class Program(Machine):
     @rule(actor=ACTORS)
     @precondition(lambda self: self.model.state)
     def leave(self, actor: str) -> None:
-        """As the block does: completed, unless something is in doubt."""
+        """Ends as the block does: completed, unless an effect is in doubt."""
         resource, fence = self.handles[actor].sessions, self.model.fence
         session = resource.get(self.key).id
         expected = self.model.leave(actor)

@@ -65,7 +65,7 @@ def check_sleeper(sf: standfast.Standfast) -> None:
 
 
 def check_late_failure(sf: standfast.Standfast) -> None:
-    """Attempt 1 comes back with a failure or an error while attempt 2 is under way: nothing changes."""
+    """Attempt 1 returns with a failure or an error while attempt 2 is under way. Nothing may change."""
     for key, end in (("fail", transitions.fail), ("give_up", transitions.give_up)):
         sf.effects.begin("pay", key=key, idempotent=True)
         first = _row(sf, key)
@@ -180,7 +180,7 @@ def check_young(sf: standfast.Standfast) -> None:
 
 
 def check_at_once(sf: standfast.Standfast) -> None:
-    """After an error everybody sees the doubt, not only the process that had it."""
+    """After an error all processes see the doubt."""
     with sf.session("a") as s, raising(ZeroDivisionError):
         s.effect("t", do=lambda call: 1 // 0)
     assert [effect.tool for effect in sf.effects.in_doubt()] == ["t"]

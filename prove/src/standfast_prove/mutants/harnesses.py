@@ -27,7 +27,7 @@ BUSY = 10
 
 @dataclass
 class Look:
-    """One harness at work."""
+    """The state of one running harness."""
 
     mutant: Mutant
     name: str

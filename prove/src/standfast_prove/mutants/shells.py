@@ -48,7 +48,7 @@ def short_texts_only(found: Any) -> Any:
 
 
 def as_written(_: Any) -> Any:
-    """A record without a seal speaks for the actor and the session that it names."""
+    """A record without a seal counts as written by the actor and session that it names."""
     return lambda record, place: record
 
 

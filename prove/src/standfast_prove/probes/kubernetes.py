@@ -129,4 +129,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(data)
         except OSError:
-            self.close_connection = True  # its client is gone; what it asked for is done all the same
+            self.close_connection = True  # the client has exited; the request is carried out anyway

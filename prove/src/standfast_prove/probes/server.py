@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self.wfile.write(data)
         except OSError:
-            self.close_connection = True  # its client is gone; what it asked for is done all the same
+            self.close_connection = True  # the client has exited; the request is carried out anyway
 
 
 def _read(state: Outside, path: str, query: dict[str, str]) -> Json:
@@ -265,7 +265,7 @@ def _changed(state: Outside, path: str, given: Json, key: str) -> tuple[int, Jso
 
 
 def _graphql(state: Outside, asked: Json) -> Json:
-    """The answer has more fields than were asked for: `gh` reads those that it knows."""
+    """The answer has more fields than the query. `gh` reads those that it knows."""
     query, variables = asked["query"], asked.get("variables") or {}
     types = re.findall(r"(\w+):\s*__type\(", query)  # which fields there are: `gh` reads this answer strictly
     if types:

@@ -23,7 +23,7 @@ from standfast_prove.simulation.strands import Strand, Strands
 
 NAMESPACE = "1"
 HERE, THERE, ACTOR = "here", "there", "actor"
-"""A process that can be judged; one of another namespace, that cannot; an actor, whose commands come and go."""
+"""A process of this host, a process of another pid namespace, or an actor whose commands start and exit."""
 ASLEEP_MAX_US = 80 * SECOND_US
 """Less than two leases. A process of another host may sleep for longer, with an intent recorded and nothing sent yet.
 It may then send although it was abandoned. No store can prevent that; the docs say so, and no seed plays it."""
@@ -192,7 +192,7 @@ class Machine:
         theirs.release()
 
     def kill(self, process: Process) -> None:
-        """From outside: it unwinds without touching anything, and the baton comes back."""
+        """Called from outside: the strand unwinds without side effects and returns control."""
         process.alive = False
         if process is self.current:
             return
@@ -212,7 +212,7 @@ class Machine:
             raise Killed
 
     def pass_time(self, us: int) -> None:
-        """Everybody who is awake renews what it holds, as its thread would have."""
+        """All running processes renew their leases, as their renewal threads would."""
         for one in self.processes:
             one.stops += us > 15 * SECOND_US and not one.renewing.started  # its thread was not there yet
         while us > 0:
@@ -235,7 +235,7 @@ class Machine:
         process.renewing.start()
 
     def heal(self) -> None:
-        """Nothing goes wrong from here on; who is stopped comes back in its time."""
+        """From here on there are no faults. Stopped processes continue at their time."""
         self.faulty = False
         self.tell("healed")
         behind_us = self.latest_us - self.clock.now_us()

@@ -20,7 +20,7 @@ class Strand:
         threading.Thread(target=self._live, name="standfast-strand", daemon=True).start()
 
     def begin(self, body: Callable[[], None] | None) -> None:
-        """The function to run at its next turn. None ends it."""
+        """The function for the next turn. None ends the strand."""
         self._body = body
 
     def _live(self) -> None:

@@ -1,4 +1,4 @@
-"""Lives and deaths: one process each, forked from one that has the framework loaded and nothing open."""
+"""Each schedule runs in processes forked from one that has imported the framework and opened nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DONE, DOUBT, ERROR = 0, 10, 11
 
 
 class World:
-    """Append-only books that no framework knows of."""
+    """Append-only files that record what reached the outside system. The frameworks do not know them."""
 
     def __init__(self, file: Path, dies: Callable[[str], None]) -> None:
         self._file, self._dies = file, dies
@@ -45,7 +45,7 @@ class World:
 
 @dataclass
 class Tally:
-    """What became of one contestant's schedules."""
+    """The counts of all schedules of one contestant."""
 
     schedules: int = 0
     kills: int = 0
@@ -55,7 +55,7 @@ class Tally:
     in_doubt: int = 0
     """Reported as in doubt, then settled by a check of the outside system."""
     errors: int = 0
-    """Recovering lives that ended in an error."""
+    """Recovering processes that ended with an error."""
     never_ended: int = 0
     recovery_s: list[float] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
@@ -142,7 +142,9 @@ class _Played:
         return self._place / f"{self._name}.book"
 
     def _life(self, where: str | int | None) -> int:
-        """One process, killed at a named point, or at the so-manieth call; 0: not killed, but counted."""
+        """Run one process and kill it at a named point or at its n-th call. With 0 it is not killed, and its calls
+        are counted.
+        """
 
         def live() -> None:
             calls = count(1)
@@ -166,7 +168,7 @@ class _Played:
 
 
 def _forked(act: Callable[[], None], words: Path) -> int:
-    """How it ended; a life that does not end is killed and counts as an error."""
+    """How the process ended. One that does not end is killed and counts as an error."""
     pid = os.fork()
     if pid == 0:
         code = ERROR

@@ -1,4 +1,5 @@
-"""One agent, three effects, in every way of being durable. Each `live` begins at the top, as a restarted process does.
+"""One agent with three effects, written once for each framework. Each `live` begins at the top, as a restarted
+process does.
 
 `act(n)` sends request n to the outside system. The programs ask the framework for its state and store none themselves.
 """
@@ -19,18 +20,18 @@ EFFECTS = (1, 2, 3)
 
 
 class InDoubt(Exception):
-    """The store says that it does not know whether a request arrived."""
+    """The framework reports that it does not know whether a request arrived."""
 
 
 class Program(NamedTuple):
-    """How one contestant runs, and what a person does when it says that it is in doubt."""
+    """How one contestant runs, and how a person settles a doubt that it reports."""
 
     label: str
     live: Callable[[Path, str | None, str, Act], None]
     """(place, url of a server, name of the run, act)"""
     modules: tuple[str, ...] = ()
     requirement: str | None = None
-    """From PyPI, see `standfast_prove.bench.peers`; None: in the environment."""
+    """The package on PyPI, see `standfast_prove.bench.peers`. None if it is in the environment."""
     version_of: str | None = None
     server: bool = False
     settle: Callable[[Path, str | None, str, Callable[[int], bool]], None] | None = None
@@ -106,7 +107,8 @@ def langgraph_live(place: Path, url: str | None, name: str, act: Act) -> None:
         config: Any = {"configurable": {"thread_id": name}}
         state = compiled.get_state(config)
         if len(state.values.get("done", ())) < len(EFFECTS):
-            compiled.invoke(None if state.next else {"done": []}, config)  # where it stopped, or from the beginning
+            # from where it stopped, or from the beginning
+            compiled.invoke(None if state.next else {"done": []}, config)
 
 
 @contextmanager
@@ -182,7 +184,7 @@ async def _openai(place: Path, name: str, act: Act) -> None:
     set_tracing_disabled(True)
 
     class Script(Model):  # type: ignore[misc,unused-ignore]
-        """A model that calls the tool with 1, 2 and 3, as far as the conversation does not show an answer."""
+        """A model that calls the tool with 1, 2 and 3, unless the conversation already has the answer."""
 
         async def get_response(self, system_instructions: Any, input: Any, *rest: Any, **options: Any) -> Any:
             answered = {one["call_id"] for one in input if one.get("type") == "function_call_output"}
