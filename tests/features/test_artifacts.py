@@ -265,7 +265,7 @@ def test_a_value_that_is_not_bytes_is_refused_with_its_type(sf: standfast.Standf
         sf.artifacts.put(b"x")
     with pytest.raises(NotFound, match="there is no file"):
         sf.artifacts.put(tmp_path / "nowhere")
-    with pytest.raises(InvalidInput, match="retention 'ever' is unknown"):
+    with pytest.raises(InvalidInput, match="retention is one of scratch, session, keep, not 'ever'"):
         sf.artifacts.put(b"x", name="x", retention="ever")
     with pytest.raises(InvalidInput, match="needs a session"):
         sf.artifacts.put(b"x", name="x", retention="session")

@@ -109,7 +109,7 @@ def test_hits_can_be_narrowed_down(sf: standfast.Standfast) -> None:
     assert sf.search("parser", repo="somewhere/else").hits == []
     with pytest.raises(standfast.NotFound, match="no session"):
         sf.search("parser", session="missing's")
-    with pytest.raises(standfast.InvalidInput, match="no kind"):
+    with pytest.raises(standfast.InvalidInput, match="kind is one of"):
         sf.search("parser", kind="dream")
 
 

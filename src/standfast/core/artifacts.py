@@ -21,7 +21,7 @@ from standfast.clock import DAY_US
 from standfast.core import artifact_files as files
 from standfast.core import journal, naming, repositories
 from standfast.core.artifact_sources import Source, blocks_of, checked_kind, checked_name, own_name
-from standfast.core.checks import PAGE_MAX, page_size
+from standfast.core.checks import PAGE_MAX, one_of, page_size
 from standfast.core.progress import Progress, quiet
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -113,8 +113,7 @@ def put(
     more than `max_bytes`. An exception of a stream passes unchanged.
     """
     refused_inside(store.held, "artifacts.put")
-    if retention not in RETENTIONS:
-        raise InvalidInput(f"retention {retention!r} is unknown", "keep, session or scratch")
+    one_of(retention, RETENTIONS, "retention")
     if retention == "session" and session_id is None:
         raise InvalidInput("retention 'session' needs a session", "name the session, or keep it: retention='keep'")
     row: Row = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from standfast import serial
@@ -67,6 +68,17 @@ def whole(number: object, what: str, *, least: int, most: int, hint: str = "") -
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
         raise InvalidInput(f"{what} is a whole number from {least} to {most:,}, not {_shown(number)}", hint)
     return number
+
+
+def one_of(value: object, known: Collection[str], what: str) -> None:
+    """Raises InvalidInput unless `value` is one of `known`."""
+    if value not in known:
+        raise InvalidInput(f"{what} is one of {', '.join(known)}, not {_shown(value)!r}")
+
+
+def like(text: str) -> str:
+    """The text for `LIKE … ESCAPE '!'`, without wildcards."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def time_and_id(after: str | None) -> tuple[int, str]:

@@ -24,7 +24,7 @@ from standfast import crash, hints, serial
 from standfast.clock import DAY_US, SECOND_US, Deadline, Duration, duration_us, format_duration, iso
 from standfast.config.people import for_people
 from standfast.core import journal, naming, notices, repositories, user_code
-from standfast.core.checks import NAME_MAX, bounded_us, page_size
+from standfast.core.checks import NAME_MAX, bounded_us, one_of, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -412,8 +412,8 @@ class Approvals(Resource):
         limit: int = 50,
     ) -> list[Approval]:
         """List approvals, the newest first. `session` is an id or a key; `after` is the last id of a page."""
-        if state is not None and state not in STATES:
-            raise InvalidInput(f"{serial.clean(state, 40)!r} is no state of an approval", f"one of {', '.join(STATES)}")
+        if state is not None:
+            one_of(state, STATES, "the state of an approval")
         asked: Row = {
             "after": after or _LAST,
             "everywhere": int(everywhere),
@@ -451,8 +451,7 @@ class Approvals(Resource):
     def _answer(
         self, tx: Tx, approval: str, state: str, approver: str, rationale: str | None, method: str
     ) -> Approval | StandfastError:
-        if method not in METHODS:
-            raise InvalidInput(f"{serial.clean(str(method), 40)!r} is no method", f"one of {', '.join(METHODS)}")
+        one_of(method, METHODS, "method")
         if not approver.strip() or not approver.isprintable() or len(approver) > NAME_MAX:
             raise InvalidInput(f"approver must be one line of 1 to {NAME_MAX} printable characters")
         words = _words(rationale, "rationale")

@@ -16,12 +16,12 @@ from __future__ import annotations
 from standfast import crash, serial
 from standfast.clock import iso
 from standfast.core import journal, naming, notices
-from standfast.core.checks import page_size
+from standfast.core.checks import one_of, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Store
-from standfast.errors import IllegalTransition, InvalidInput, NotFound
+from standfast.errors import IllegalTransition, NotFound
 from standfast.ids import new_id, short
 from standfast.models import Model
 
@@ -84,8 +84,7 @@ def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> De
 
     Raises NotFound if it was never buried, and IllegalTransition, which says who settled it and when, if it is closed.
     """
-    if settlement not in SETTLEMENTS:
-        raise InvalidInput(f"a dead letter is {' or '.join(SETTLEMENTS)}, not {serial.clean(str(settlement), 40)!r}")
+    one_of(settlement, SETTLEMENTS, "the settlement of a dead letter")
     crash.point("dead_letter.before_settle")
     words = None if note is None else _words(note, NOTE_MAX)
     row = tx.maybe(

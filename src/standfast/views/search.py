@@ -23,7 +23,7 @@ from standfast.clock import Time
 from standfast.config.scope import Label
 from standfast.core import authors, naming, repositories
 from standfast.core.authors import Author
-from standfast.core.checks import FAR_FUTURE_US, page_size, past_us
+from standfast.core.checks import FAR_FUTURE_US, like, one_of, page_size, past_us
 from standfast.db.contract import Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource
@@ -115,8 +115,8 @@ class Search(Resource):
         InvalidInput for a text without words, NotFound for an unknown session.
         """
         parse(text)  # refuse a bad text before the index is updated
-        if kind is not None and kind not in KINDS:
-            raise InvalidInput(f"there is no kind {kind!r}", f"one of: {', '.join(KINDS)}")
+        if kind is not None:
+            one_of(kind, KINDS, "kind")
         if self.tx is None:
             with suppress(StorageError):  # the store is busy or read only: read the rows directly
                 search_index.SearchIndex(self.store).catch_up(progress)
@@ -145,7 +145,7 @@ def _found(tx: Tx, terms: list[Term], asked: Asked, *, by_rank: bool, after: str
         before_us=before_us,
         before_id=before_id,
         limit=limit + 1 + len(fresh),
-        **asked._replace(repo=_like(asked.repo))._asdict(),
+        **asked._replace(repo=None if asked.repo is None else f"%{like(asked.repo)}%")._asdict(),
         **repositories.filtered(tx),
     )
     indexed = [(row["occurred_us"], row["subject"], row["kind"]) for row in rows if row["subject"] not in fresh]
@@ -231,13 +231,6 @@ def _place(after: str | None) -> tuple[int, str]:
 
 def _earlier(one: Document, before_us: int, before_id: str) -> bool:
     return (one.occurred_us, one.subject) < (before_us, before_id)
-
-
-def _like(text: str | None) -> str | None:
-    if text is None:
-        return None
-    escaped = text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    return f"%{escaped}%"
 
 
 # -- what was found --------------------------------------------------------------------------------------

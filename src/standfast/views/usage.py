@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from standfast.clock import Time
 from standfast.core import keys, repositories
-from standfast.core.checks import NAME_MAX, page_size, past_us
+from standfast.core.checks import NAME_MAX, one_of, page_size, past_us
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, query
-from standfast.errors import InvalidInput
 from standfast.ledger.budgets.amounts import Usd
 from standfast.models import Model
 from standfast.record.model_calls import UsageRecord, priced, record_usage, usage_of
@@ -122,8 +121,7 @@ class Usage(Resource):
 
         Days are in order, the newest first. Of the others the one with the most tokens is first.
         """
-        if by not in BY:
-            raise InvalidInput(f"usage by {by[:40]!r} is unknown", f"one of {', '.join(BY)}")
+        one_of(by, BY, "by")
         rows = tx.all(
             SQL.totals,
             by=by,

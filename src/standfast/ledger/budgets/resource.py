@@ -17,7 +17,7 @@ from standfast.clock import Duration
 from standfast.config import people
 from standfast.config.people import for_people
 from standfast.core import claims, gap, journal, keys, leases, naming
-from standfast.core.checks import NAME_MAX, REASON_MAX, page_size
+from standfast.core.checks import NAME_MAX, REASON_MAX, one_of, page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, query, transactional
@@ -288,10 +288,10 @@ class Budgets(Resource):
 
 def _wanted(name: str, limit: Amounts, per: str | None, within: str | None, action: str | None) -> Row:
     """The columns that a call sets. None leaves a column as it is."""
-    if per is not None and per not in PERIODS:
-        raise InvalidInput(f"per is one of {', '.join(PERIODS)}, not {serial.clean(str(per), 40)!r}")
-    if action is not None and action not in ACTIONS:
-        raise InvalidInput(f"action is warn or block, not {serial.clean(str(action), 40)!r}")
+    if per is not None:
+        one_of(per, PERIODS, "per")
+    if action is not None:
+        one_of(action, ACTIONS, "action")
     parent = None if within is None else checked_name(within)
     columns = amounts.columns("max", limit, unknown=None)
     return {"name": checked_name(name), "parent": parent, "per": per, "action": action, **columns}

@@ -192,7 +192,3 @@ def last_line(error: BaseException) -> str:
     # Notes come after the line itself.
     lines = lines[: len(lines) - sum(len(str(note).splitlines()) for note in notes)] or lines
     return serial.clean(" ".join(lines), 500) or type(error).__name__
-
-
-def like(text: str) -> str:
-    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeAlias
 
-from standfast import serial
 from standfast.clock import Time
 from standfast.core import journal, repositories
-from standfast.core.checks import FAR_FUTURE_US, page_size, past_us
+from standfast.core.checks import FAR_FUTURE_US, like, one_of, page_size, past_us
 from standfast.db.contract import Tx
 from standfast.db.store import Resource, query, transactional
-from standfast.errors import InvalidInput
 from standfast.ids import Id
 from standfast.ledger.decisions.changes import SQL, ended, find, place_of, recorded, reopened, standing_order
 from standfast.ledger.decisions.models import (
@@ -26,7 +24,6 @@ from standfast.ledger.decisions.models import (
     checked_tag,
     checked_text,
     decision_of,
-    like,
     outcome_text,
 )
 
@@ -138,8 +135,8 @@ class Decisions(Resource):
         - `session`: only of this session.
         - `after`: start after this id, the last one of the page before.
         """
-        if state is not None and state not in STATES:
-            raise InvalidInput(f"a decision is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}")
+        if state is not None:
+            one_of(state, STATES, "the state of a decision")
         rows = tx.all(
             SQL.page,
             **self.keyspace._asdict(),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from standfast import hints, serial
 from standfast.core import gap as gaps
 from standfast.core import leases, repositories
+from standfast.core.claims import FREE
 from standfast.core.gap import Gap
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -120,9 +121,9 @@ def _forked(tx: Tx, wanted: Request) -> bool:
 def _inserted(tx: Tx, id: str, wanted: Request, *, beside: bool) -> Outcome | StandfastError | None:
     """Insert the effect. None if its key is taken or, unless `beside`, if effects that may be in doubt are there."""
     state = "planned" if wanted.plan or wanted.approve else "dispatched"
-    if tx.maybe(transitions.SQL.insert, beside=int(beside), **_first(tx, id, wanted, state)) is None:
+    row = _first(tx, id, wanted, state)
+    if tx.maybe(transitions.SQL.insert, beside=int(beside), **row) is None:
         return None
-    row = _seed(id, wanted, state) | wanted.repository(tx).as_dict()
     texts.say(tx, "planned", row, wanted.shown)
     if state == "dispatched":
         return Go(row, receipt=texts.say(tx, "dispatched", row, wanted.shown))
@@ -153,10 +154,9 @@ def _lost(tx: Tx, id: str, wanted: Request) -> Doubt | None:
     gap = _gap(tx, wanted)
     if gap is None:
         return None
-    first = _first(tx, id, wanted, "dispatched") | {"dispatched_us": gap.from_us}
-    if tx.maybe(transitions.SQL.insert, beside=1, **first) is None:
+    row = _first(tx, id, wanted, "dispatched") | {"dispatched_us": gap.from_us}
+    if tx.maybe(transitions.SQL.insert, beside=1, **row) is None:
         return None
-    row = _seed(id, wanted, "dispatched") | wanted.repository(tx).as_dict()
     texts.say(tx, "planned", row, wanted.shown)
     transitions.give_up(tx, row, _why(tx, gap, wanted))
     return Doubt(tx.one(transitions.SQL.by_id, id=id), True, "gave_up")
@@ -364,8 +364,8 @@ def dispatch(tx: Tx, row: Row, *, for_us: int | None, holder: str | None) -> Go 
 
 
 def _first(tx: Tx, id: str, wanted: Request, state: str) -> Row:
+    """The row to insert. Later steps use it as it is, instead of reading it back."""
     sent = state == "dispatched"
-    nobody = {"holder": None, "lease_until_us": None, "lease_boot": None, "lease_mono_us": None, "lease_for_us": None}
     return {
         "id": id,
         "scope": wanted.scope,
@@ -388,23 +388,5 @@ def _first(tx: Tx, id: str, wanted: Request, state: str) -> Row:
         "now_us": tx.now_us(),
         "dispatched_us": tx.now_us() if sent else None,
         **wanted.repository(tx).as_dict(),
-        **(transitions.term(tx, wanted) if sent else nobody),
-    }
-
-
-def _seed(id: str, wanted: Request, state: str) -> Row:
-    """The columns of the inserted row that later steps need. It is not read back."""
-    return {
-        "id": id,
-        "scope": wanted.scope,
-        "session_id": wanted.owner()["session_id"],
-        "tool": wanted.tool,
-        "key": wanted.key,
-        "context": wanted.context,
-        "shown": wanted.shown,
-        "state": state,
-        "attempt": int(state == "dispatched"),
-        "intent": wanted.intent_text,
-        "intent_hash": wanted.intent_hash,
-        "result_shape": wanted.shape,
+        **(transitions.term(tx, wanted) if sent else FREE),
     }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from standfast import crash, hints, serial
 from standfast.clock import Duration, duration_us
 from standfast.core import journal, leases, repositories, user_code
+from standfast.core.checks import one_of
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -87,9 +88,8 @@ class Effects(Resource):
 
         `after` is the last id of a page.
         """
-        if state is not None and state not in (*STATES, "in_doubt"):
-            known = ", ".join((*STATES, "in_doubt"))
-            raise InvalidInput(f"{serial.clean(state, 40)!r} is no state of an effect", f"one of {known}")
+        if state is not None:
+            one_of(state, (*STATES, "in_doubt"), "the state of an effect")
         limit = max(1, min(limit, PAGE_MAX))
         try:
             session_id = None if session is None else found_session(tx, self.scope, session)["id"]

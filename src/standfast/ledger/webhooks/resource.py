@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, overload
 from standfast import crash, hints, serial
 from standfast.clock import Duration, duration_us
 from standfast.core import journal, keys, user_code
-from standfast.core.checks import NAME_MAX, bounded_us, page_size
+from standfast.core.checks import NAME_MAX, bounded_us, one_of, page_size
 from standfast.core.claims import keep_while_alive
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -278,10 +278,8 @@ class Webhooks(Resource):
         - `kind`: only of this kind.
         - `after`: start after this id, the last one of the page before.
         """
-        if state is not None and state not in STATES:
-            raise InvalidInput(
-                f"{serial.clean(str(state), 40)!r} is no state of a webhook event", f"one of {', '.join(STATES)}"
-            )
+        if state is not None:
+            one_of(state, STATES, "the state of a webhook event")
         asked: Row = {
             "scope": self.scope,
             "everywhere": int(everywhere),
