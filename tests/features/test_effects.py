@@ -993,7 +993,7 @@ def test_effects_are_listed_newest_first_by_state_tool_and_session(sf: standfast
     assert [effect.tool for effect in sf.effects.list(limit=1, after=first[0].id)] == ["two"]
     assert sf.effects.get(first[0].id[-6:]) == sf.effects.get("k") == first[0]
     assert "two" in first[0].shown
-    with pytest.raises(standfast.InvalidInput, match="no state"):
+    with pytest.raises(standfast.InvalidInput, match="the state of an effect is one of"):
         sf.effects.list(state="gone")
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, NamedTuple
 
 from standfast import crash
-from standfast.errors import Busy, Corrupt, StorageError
+from standfast.core import file_lock
+from standfast.errors import Corrupt, StorageError
 
 BLOCK_BYTES = 256 * 1024
 PREFIX = "sha256:"
@@ -258,7 +258,8 @@ def remove(found: Found, before_us: int) -> bool:
 @contextmanager
 def putting(root: str) -> Iterator[None]:
     """Keep the collector out from the rename of a file to the commit of its row. Puts share the lock. Raises Busy."""
-    with _locked(root, fcntl.LOCK_SH, PUT_WAIT_S, "artifacts are being collected", "put it again later"):
+    words = "artifacts are being collected"
+    with file_lock.locked(_lock_file(root), words, "put it again later", wait_s=PUT_WAIT_S, shared=True):
         yield
 
 
@@ -266,39 +267,13 @@ def putting(root: str) -> Iterator[None]:
 def collecting(root: str) -> Iterator[None]:
     """Hold the lock exclusively: no file is between its rename and its row. Raises Busy."""
     words = "artifacts are being put without a pause"
-    with _locked(root, fcntl.LOCK_EX, COLLECTOR_WAIT_S, words, "collect again later"):
+    with file_lock.locked(_lock_file(root), words, "collect again later", wait_s=COLLECTOR_WAIT_S):
         yield
-
-
-@contextmanager
-def _locked(root: str, kind: int, wait_s: float, words: str, hint: str) -> Iterator[None]:
-    fd = _lock_file(root)
-    try:
-        end = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(fd, kind | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise Busy(words, hint) from None
-                time.sleep(0.01)
-        yield
-    finally:
-        _unlock(fd)
 
 
 def _lock_file(root: str) -> int:
     with _storing(root):
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(os.path.join(_made(root), _LOCK), flags, _FILE_MODE)
-
-
-def _unlock(fd: int) -> None:
-    # Explicitly: a child forked meanwhile has a copy of the descriptor, and closing ours alone
-    # would leave the lock with it.
-    fcntl.flock(fd, fcntl.LOCK_UN)
-    os.close(fd)
+        return file_lock.opened(os.path.join(_made(root), _LOCK))
 
 
 # -- small parts -----------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ the process is killed in between, the next gate command writes it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from standfast import crash, hints, serial
@@ -21,12 +20,12 @@ from standfast.clock import DAY_US, Duration, duration_us, iso
 from standfast.config import regular_files
 from standfast.config.people import for_people
 from standfast.config.scope import OUTSIDE, Keyspace, Label
-from standfast.core import journal, naming, removed
+from standfast.core import file_lock, journal, naming, removed
 from standfast.core.checks import bounded_us, page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource
-from standfast.errors import Busy, Corrupt, InvalidInput, KeyConflict, NotFound, StorageError
+from standfast.errors import Corrupt, InvalidInput, KeyConflict, NotFound, StorageError
 from standfast.ids import Id, new_id, short
 from standfast.ledger.gate_patterns import Gate, gate_of, match, met
 from standfast.ledger.gate_presets import preset_patterns
@@ -149,7 +148,9 @@ class Gates(Resource):
             from standfast.config.files import private_directory
 
             private_directory(directory)
-            with _alone(os.path.join(directory, FILE + ".lock")):
+            path = os.path.join(directory, FILE + ".lock")
+            busy = f"{path} has been locked for {LOCK_WAIT_S:.0f} s"
+            with file_lock.locked(file_lock.opened(path), busy, "try again", wait_s=LOCK_WAIT_S):
                 return self._mirror(directory)
         except OSError as error:
             raise StorageError(
@@ -242,28 +243,6 @@ def _is_rule(gate: dict[str, Any]) -> bool:
 
 def _damaged(path: str, fact: str) -> Corrupt:
     return Corrupt(f"{path} cannot be read: {fact}", "write it again: standfast gate list", code="gates_copy")
-
-
-@contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """Hold the lock on `path`. Holders write one small file."""
-    import fcntl
-    import time
-
-    end = time.monotonic() + LOCK_WAIT_S
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise Busy(f"{path} has been locked for {LOCK_WAIT_S:.0f} s", "try again") from None
-                time.sleep(0.005)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _add(tx: Tx, wanted: Row) -> Gate:

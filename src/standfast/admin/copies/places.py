@@ -5,7 +5,6 @@ A file appears in a place as a whole or not at all, and is durable when `put` re
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -15,9 +14,10 @@ from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 from standfast.config.target import COPIES_VARIABLE, copies_dir, expand_home, home
+from standfast.core import file_lock
 from standfast.core.buckets import BLOCK_BYTES, Bucket, Entry
 from standfast.db.sqlite.location import make_private
-from standfast.errors import Busy, InvalidInput, StorageError
+from standfast.errors import InvalidInput, StorageError
 
 LOCK_WAIT_S = 30.0
 LEFT_AFTER_S = 24 * 3600
@@ -113,28 +113,14 @@ class Directory:
     def locked(self, *, alone: bool) -> Iterator[None]:
         """Hold the lock of the place: shared to take a copy, exclusive (`alone`) to remove files."""
         make_private(self.path)
-        fd = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            self._lock(fd, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        busy = f"another process has taken or removed copies in {self.path} for {LOCK_WAIT_S:.0f} s"
+        path = os.path.join(self.path, "lock")
+        with file_lock.locked(
+            file_lock.opened(path), busy, "try again when it is finished", wait_s=LOCK_WAIT_S, shared=not alone
+        ):
             if alone:
                 self._tidy()
             yield
-        finally:
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
-
-    def _lock(self, fd: int, kind: int) -> None:
-        end = time.monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                return fcntl.flock(fd, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise Busy(
-                        f"another process has taken or removed copies in {self.path} for {LOCK_WAIT_S:.0f} s",
-                        "try again when it is finished",
-                    ) from None
-                time.sleep(0.05)
 
     def _tidy(self) -> None:
         """Remove what killed processes left unfinished."""
