@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import standfast
-from standfast import config
+from standfast import config, handle
 from standfast.admin import doctor, doctor_place
 from standfast.admin.doctor import Finding, examine, size
 from standfast.cli import app, progress
@@ -74,7 +74,7 @@ def test_a_healthy_store_has_nothing_but_ok(store: Path) -> None:
     assert {finding.state for finding in found.values()} == {"ok"}
     assert list(found) == [
         "config", "scope", "memory", "place", "permissions", "disk", "lock", "engine", "schema", "clock",
-        "loops", "copies", "gap", "wal", "guard", "integrity", "unchecked",
+        "duplicates", "loops", "copies", "gap", "wal", "guard", "integrity", "unchecked",
     ]  # fmt: skip
 
 
@@ -534,3 +534,34 @@ def test_sizes_read_like_sizes() -> None:
     assert [size(n) for n in (0, 999, 1000, 4_200_000, 123_000_000, 85_200_000_000, 5_000_000_000_000)] == [
         "0 bytes", "999 bytes", "1.0 kB", "4.2 MB", "123 MB", "85.2 GB", "5000 GB",
     ]  # fmt: skip
+
+
+def test_a_key_in_a_scope_named_after_a_repository_is_found(
+    engine_url: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """000-2: duplicates that exist already are a finding, with the commands that show both."""
+    repository = store.parent.parent / "repository"
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("STANDFAST_DB_URL", engine_url)
+    settings = config.load(quiet=True)
+    for scope in ("", "on-purpose", settings.label.name):
+        with handle.connect(settings._replace(scope=scope)) as sf:
+            sf.sessions.open("nightly")
+            sf.effects.plan("deploy", key="deploy-7")
+            sf.webhooks.receive("stripe", "evt_1", {})
+            sf.credits.grant("ada", 5, key="invoice-1")
+            sf.mail.send("ada", "hello", key="once")
+    monkeypatch.delenv("STANDFAST_SCOPE", raising=False)
+    found = [one for one in examine(lambda: config.load(quiet=True), opened) if one.id == "duplicates"]
+    assert {one.state for one in found} == {"warn"}
+    assert [one.text.split(" exists twice")[0] for one in found] == [
+        "the credit 'invoice-1'",
+        "the effect 'deploy-7'",
+        "the mail 'once'",
+        "the session 'nightly'",
+        "the webhook 'evt_1'",
+    ]
+    assert all(f"--scope {settings.label.name}" in one.remedy for one in found)
+    assert not any("on-purpose" in one.text for one in found)
+    assert "compare both: standfast session show nightly; standfast session show nightly --scope" in found[3].remedy

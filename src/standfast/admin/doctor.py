@@ -223,6 +223,7 @@ def _inside(store: OpenStore, settings: Settings, ways: Ways, unchecked: dict[st
     yield Finding("engine", "ok", f"{store.engine.name}: {versions}" if versions else store.engine.name)
     yield from _schema(store)
     yield from _readable("clock", lambda: [_clock(store)], unchecked)
+    yield from _readable("duplicates", lambda: _duplicates(store), unchecked)
     yield from _readable("loops", lambda: _loops(store, settings), unchecked)
     yield from _readable("imports", lambda: _imports(store), unchecked)
     yield from _readable("vectors", lambda: _vectors(store), unchecked)
@@ -384,6 +385,20 @@ def _gap(store: OpenStore) -> Finding:
     if open_gap:
         return Finding("gap", "warn", open_gap, "standfast restore finish")
     return Finding("gap", "ok", "no gap is open")
+
+
+def _duplicates(store: OpenStore) -> Iterator[Finding]:
+    """Keys that exist without a scope and again in a scope named after a repository."""
+    from standfast.admin import duplicates
+
+    twice = store.read(lambda tx: list(duplicates.found(tx)))
+    for one in twice:
+        text = (
+            f"the {one.kind} {one.key!r} exists twice: without a scope, and in the scope {one.scope!r} of a repository"
+        )
+        yield Finding("duplicates", "warn", text, f"compare both: {'; '.join(one.commands)}")
+    if not twice:
+        yield Finding("duplicates", "ok", "no key exists twice because of a repository's name")
 
 
 def _loops(store: OpenStore, settings: Settings) -> Iterator[Finding]:
