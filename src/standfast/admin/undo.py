@@ -372,16 +372,11 @@ def _state_row(tx: Tx, event: Row) -> Row | None:
     text = event["subject"].removeprefix("state:")
     for at in (at for at, letter in enumerate(text) if letter == ":"):
         for row in tx.all(SQL.state, namespace=text[:at], key=text[at + 1 :]):
-            own = row["scope"] == event["scope"] and _same_repository(row, event)
-            if own and _is_value_of(row, event):
+            here, there = repositories.labelled(row), repositories.labelled(event)
+            same = here.meets(there) or (here.outside and there.outside)
+            if same and row["scope"] == event["scope"] and _is_value_of(row, event):
                 return row
     return None
-
-
-def _same_repository(row: Row, event: Row) -> bool:
-    if row["git_dir"] is None and row["origin"] is None:
-        return event["git_dir"] is None and event["origin"] is None
-    return any(row[name] is not None and row[name] == event[name] for name in ("git_dir", "origin"))
 
 
 def _is_value_of(row: Row, event: Row) -> bool:

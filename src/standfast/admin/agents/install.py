@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import combinations
 from typing import Any, NamedTuple
 
 from standfast import files, hints
@@ -187,11 +186,11 @@ def remove_plan(agent: Agent, path: str, program: str, parts: tuple[str, ...] = 
     assert text is not None
     part, removed = parts[0], text
     try:
-        there = [part for part in parts if PARTS[part].state(agent, text, program) != "missing"]
+        there = tuple(part for part in parts if PARTS[part].state(agent, text, program) != "missing")
         if not there:
             return Plan(agent, path, before, before, parts)
         original = _read(path + BACKUP)
-        if _gives(agent, original, text, program, parts):
+        if _gives(agent, original, text, program, there):
             return Plan(agent, path, before, original, parts)
         for part in there:
             removed = PARTS[part].removed(
@@ -265,17 +264,12 @@ def _of_one_file(plan: Plan) -> tuple[str, ...]:
 
 
 def _gives(agent: Agent, original: bytes | None, text: str, program: str, parts: tuple[str, ...]) -> bool:
-    """Whether installing some of the parts into the original bytes gives exactly this text."""
+    """Whether installing these parts into the original bytes gives exactly this text."""
     try:
         before = None if original is None else original.decode()
-        return any(_with(agent, before, program, some) == text for some in _some(parts))
+        return _with(agent, before, program, parts) == text
     except (jsonc.Broken, UnicodeDecodeError):
         return False
-
-
-def _some(parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for count in range(len(parts), 0, -1):
-        yield from combinations(parts, count)
 
 
 def _with(agent: Agent, text: str | None, program: str, parts: tuple[str, ...]) -> str | None:

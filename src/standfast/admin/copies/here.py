@@ -22,7 +22,7 @@ from standfast.admin import gap_changes
 from standfast.admin.copies.automatic import before_command
 from standfast.admin.copies.manifest import Manifest
 from standfast.admin.copies.places import CopyPlace, sync
-from standfast.admin.copies.restore import DATABASE, restore
+from standfast.admin.copies.restore import DATABASE, Restoring
 from standfast.admin.copies.take import ARTIFACTS
 from standfast.admin.gap_changes import Epochs
 from standfast.admin.plans import plan_hash
@@ -142,8 +142,9 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
         return {gaps.KEY: gap._replace(seen=seen, carried=whole).dumps()}
 
     meta = {"epoch": str(what.epoch), gaps.KEY: gap.dumps()}
+    restoring = Restoring(manifest, place, progress)
     if settings.target.engine == "postgres":
-        restore(manifest, place, settings.target, progress, meta=meta, aside=what.to, carried=carried)
+        restoring.into_server(settings.target.location, meta, what.to, carried)
     else:
         from standfast.db.sqlite import copying, integrity
         from standfast.db.sqlite.move_aside import swap
@@ -163,7 +164,7 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
 
         sound = os.path.lexists(path) and not integrity.check(path, quick=True, progress=progress)
         try:
-            restore(manifest, place, Target("sqlite", incoming), progress, meta=meta)
+            restoring.into_directory(incoming, meta)
             _merge(os.path.join(incoming, ARTIFACTS), artifact_files.directory(path))
             swap(path, new, what.to, carry, sound=sound)
         finally:

@@ -7,8 +7,9 @@ were sent after the copy was taken. The database gets its name last. If the proc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from standfast import crash
 from standfast.admin.copies import packing
@@ -40,125 +41,122 @@ class Restored(Model):
     artifacts: int
 
 
-def restore(
-    manifest: Manifest,
-    place: CopyPlace,
-    to: Target,
-    progress: Progress,
-    *,
-    meta: dict[str, str] | None = None,
-    aside: str = "",
-    carried: Carried | None = None,
-) -> Restored:
-    """Restore into a directory without a store, or into a database without one. Every hash is compared.
-
-    `meta` are rows of the table `meta` for the restored store. On a server, `aside` is the new name of the old schema.
-    `carried` gets the last sequence number of the old store, or None if its ledger could not be carried over. It
-    returns more rows of `meta`.
-    """
-    if manifest.schema > LATEST:
-        raise SchemaTooNew(
-            f"the copy {manifest.id} has schema {manifest.schema}; this standfast knows schemas up to {LATEST}",
-            "restore it with the standfast that took it",
-            code="copy_too_new",
-        )
-    with _named(manifest, place):
-        if to.engine == "postgres":
-            _into_server(manifest, place, to.location, progress, meta or {}, aside, carried)
-        else:
-            _into_directory(manifest, place, to.location, progress, meta or {})
+def restore(manifest: Manifest, place: CopyPlace, to: Target, progress: Progress) -> Restored:
+    """Restore, read only, into a directory without a store or a database without one. Every hash is compared."""
+    restoring = Restoring(manifest, place, progress)
+    if to.engine == "postgres":
+        restoring.into_server(to.location)
+    else:
+        restoring.into_directory(to.location)
     return Restored(manifest.id, to.shown, manifest.seq, manifest.taken_us, len(manifest.artifacts))
 
 
-@contextmanager
-def _named(manifest: Manifest, place: CopyPlace) -> Iterator[None]:
-    """Add the name of the copy to its errors."""
-    try:
-        yield
-    except Corrupt as error:
-        raise damaged(manifest.id, place.shown, error.message) from error
-    except FileNotFoundError as error:
-        raise damaged(
-            manifest.id, place.shown, f"a file is missing: {os.path.basename(str(error.filename))}"
-        ) from error
-    except OSError as error:
-        raise failed(manifest.id, place.shown, "restored from", reason(error)) from error
-    except StorageError as error:
-        if error.code not in ("disk_full", "not_stored"):
-            raise
-        raise failed(manifest.id, place.shown, "restored from", error.message) from error
+class Restoring(NamedTuple):
+    """One restore. `meta` are rows of the table `meta` for the restored store."""
 
+    manifest: Manifest
+    place: CopyPlace
+    progress: Progress
 
-def _into_directory(
-    manifest: Manifest, place: CopyPlace, directory: str, progress: Progress, meta: dict[str, str]
-) -> None:
-    from standfast.db.sqlite import copying
+    def into_directory(self, directory: str, meta: Mapping[str, str] = {}) -> None:
+        """Make the file `DATABASE` and the artifacts in this directory."""
+        from standfast.db.sqlite import copying
 
-    final = os.path.join(directory, DATABASE)
-    if os.path.lexists(final):
-        raise Conflict(f"there is a store in {directory}", "restore into an empty directory: --to DIR")
-    make_private(directory)
-    incoming = f"{final}.incoming"
-    if os.path.lexists(incoming):
-        os.unlink(incoming)  # a killed restore left it
-    os.close(os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    if manifest.by_rows:
-        copying.load(incoming, manifest.schema, tables.by_table(_lines(manifest, place, progress), manifest.schema))
-    else:
-        with open(incoming, "wb") as file:
-            file.writelines(_raw(manifest, place, progress))
-    copying.put_meta(incoming, {**meta, "copy_of": manifest.id})
-    for done, digest in enumerate(manifest.artifacts):
-        progress("restoring artifacts", done, len(manifest.artifacts))
-        blocks = place.read(artifact_name(digest))
-        artifact_files.keep(os.path.join(directory, ARTIFACTS), digest, blocks, SYSTEM.now_us())
-    crash.point("restore.before_rename")
-    sync(incoming)
-    os.rename(incoming, final)
-    sync(directory)
+        final = os.path.join(directory, DATABASE)
+        with self._named():
+            if os.path.lexists(final):
+                raise Conflict(f"there is a store in {directory}", "restore into an empty directory: --to DIR")
+            make_private(directory)
+            incoming = f"{final}.incoming"
+            if os.path.lexists(incoming):
+                os.unlink(incoming)  # a killed restore left it
+            os.close(os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            if self.manifest.by_rows:
+                copying.load(incoming, self.manifest.schema, self._rows())
+            else:
+                with open(incoming, "wb") as file:
+                    file.writelines(self._raw())
+            copying.put_meta(incoming, {**meta, "copy_of": self.manifest.id})
+            for digest, blocks in self._artifacts():
+                artifact_files.keep(os.path.join(directory, ARTIFACTS), digest, blocks, SYSTEM.now_us())
+            crash.point("restore.before_rename")
+            sync(incoming)
+            os.rename(incoming, final)
+            sync(directory)
 
+    def into_server(
+        self, url: str, meta: Mapping[str, str] = {}, aside: str = "", carried: Carried | None = None
+    ) -> None:
+        """Make the store in this database, in one transaction.
 
-def _into_server(
-    manifest: Manifest,
-    place: CopyPlace,
-    url: str,
-    progress: Progress,
-    meta: dict[str, str],
-    aside: str,
-    carried: Carried | None,
-) -> None:
-    from standfast.db.postgres import copying
+        `aside` is the new name of the old schema. `carried` gets the last sequence number of the old store, or None if
+        its ledger could not be carried over. It returns more rows of `meta`.
+        """
+        from standfast.db.postgres import copying
 
-    if not manifest.by_rows:
-        raise InvalidInput(f"the copy {manifest.id} is a SQLite file and does not restore into a server", "--to DIR")
-    rows = tables.by_table(_lines(manifest, place, progress), manifest.schema)
-    with copying.loading(url, manifest.schema, rows, manifest.id, aside) as connection:
-        copying.put_meta(connection, meta)
-        for done, digest in enumerate(manifest.artifacts):
-            progress("restoring artifacts", done, len(manifest.artifacts))
-            copying.put_chunks(connection, digest, _checked(place.read(artifact_name(digest)), digest))
-        if aside and carried is not None:
-            texts = tables.carrying_over(manifest.schema, aside, manifest.seq)
-            lacking = tables.lacking(aside, manifest.seq)
-            copying.put_meta(connection, carried(copying.carry_over(connection, aside, lacking, texts)))
-        crash.point("restore.before_rename")
+        manifest = self.manifest
+        if not manifest.by_rows:
+            fact = f"the copy {manifest.id} is a SQLite file and does not restore into a server"
+            raise InvalidInput(fact, "--to DIR")
+        with (
+            self._named(),
+            copying.loading(url, manifest.schema, self._rows(), manifest.id, aside) as connection,
+        ):
+            copying.put_meta(connection, meta)
+            for digest, blocks in self._artifacts():
+                copying.put_chunks(connection, digest, _checked(blocks, digest))
+            if aside and carried is not None:
+                texts = tables.carrying_over(manifest.schema, aside, manifest.seq)
+                lacking = tables.lacking(aside, manifest.seq)
+                copying.put_meta(connection, carried(copying.carry_over(connection, aside, lacking, texts)))
+            crash.point("restore.before_rename")
 
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Refuse a newer schema, and add the name of the copy to other errors."""
+        copy_id, place = self.manifest.id, self.place.shown
+        if self.manifest.schema > LATEST:
+            raise SchemaTooNew(
+                f"the copy {copy_id} has schema {self.manifest.schema}; this standfast knows schemas up to {LATEST}",
+                "restore it with the standfast that took it",
+                code="copy_too_new",
+            )
+        try:
+            yield
+        except Corrupt as error:
+            raise damaged(copy_id, place, error.message) from error
+        except FileNotFoundError as error:
+            missing = os.path.basename(str(error.filename))
+            raise damaged(copy_id, place, f"a file is missing: {missing}") from error
+        except OSError as error:
+            raise failed(copy_id, place, "restored from", reason(error)) from error
+        except StorageError as error:
+            if error.code not in ("disk_full", "not_stored"):
+                raise
+            raise failed(copy_id, place, "restored from", error.message) from error
 
-def _raw(manifest: Manifest, place: CopyPlace, progress: Progress) -> Iterator[bytes]:
-    done = 0
-    for block in packing.unpacked(place.read(manifest.file.name), manifest.file):
-        done += len(block)
-        progress("restoring", done, manifest.file.raw_bytes)
-        yield block
+    def _artifacts(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        for done, digest in enumerate(self.manifest.artifacts):
+            self.progress("restoring artifacts", done, len(self.manifest.artifacts))
+            yield digest, self.place.read(artifact_name(digest))
 
+    def _rows(self) -> Iterator[tuple[tables.Table, Iterator[Any]]]:
+        return tables.by_table(self._lines(), self.manifest.schema)
 
-def _lines(manifest: Manifest, place: CopyPlace, progress: Progress) -> Iterator[bytes]:
-    rest = b""
-    for block in _raw(manifest, place, progress):
-        *whole, rest = (rest + block).split(b"\n")
-        yield from whole
-    if rest:
-        raise Corrupt("the last row has no end")
+    def _raw(self) -> Iterator[bytes]:
+        done = 0
+        for block in packing.unpacked(self.place.read(self.manifest.file.name), self.manifest.file):
+            done += len(block)
+            self.progress("restoring", done, self.manifest.file.raw_bytes)
+            yield block
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = b""
+        for block in self._raw():
+            *whole, rest = (rest + block).split(b"\n")
+            yield from whole
+        if rest:
+            raise Corrupt("the last row has no end")
 
 
 def _checked(blocks: Iterator[bytes], digest: str) -> Iterator[bytes]:
