@@ -15,7 +15,7 @@ import pytest
 
 import standfast
 from standfast import config, handle
-from standfast.cli.lock import _given_back
+from standfast.cli.lock import _released
 from standfast.cli.output import Out
 from tests.interfaces.test_cli import MAIN, environment, run
 
@@ -101,7 +101,7 @@ def test_the_same_on_either_engine(home: Path, engine_url: str) -> None:
     ("command", "code"),
     [("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143), ("true", 0)],
 )
-def test_the_exit_code_passes_through_and_the_lock_is_given_back(home: Path, command: str, code: int) -> None:
+def test_the_exit_code_passes_through_and_the_lock_is_released(home: Path, command: str, code: int) -> None:
     assert run("lock", "deploy", "--", "sh", "-c", command, home=home).returncode == code
     assert locks(home) == []
 
@@ -186,9 +186,9 @@ def test_a_lock_that_is_taken_after_the_command_ended_was_not_lost(home: Path, s
     held = sf.leases.acquire("deploy")
     sf.leases.release("deploy", held.fence)
     sf.leases.acquire("deploy")
-    assert _given_back(Out("json"), sf, held, 0, kept=True) == 0
-    assert _given_back(Out("json"), sf, held, 0, kept=False) == 4
-    assert _given_back(Out("json"), sf, held, 9, kept=False) == 9
+    assert _released(Out("json"), sf, held, 0, kept=True) == 0
+    assert _released(Out("json"), sf, held, 0, kept=False) == 4
+    assert _released(Out("json"), sf, held, 9, kept=False) == 9
 
 
 # -- without one ---------------------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def test_gates_on_the_command_line(sf: standfast.Standfast, data: Path) -> None:
     assert run("gate", "resume", "git push*", data=data).returncode == 0
     (data / "gates.json").unlink()
     listed = run("gate", "list", data=data)
-    assert "gates.json was brought up to the store" in listed.stderr
+    assert "gates.json was updated from the store" in listed.stderr
     assert (data / "gates.json").exists()
     refused = run("gate", "remove", id, data=data, CLAUDECODE="1")
     assert refused.returncode == 5

@@ -62,8 +62,8 @@ def test_a_dry_run_makes_not_even_a_store(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", *night(), '{"broken', user("u9", "end") | {"type": "hologram"})
     done = run("import", "claude-code", str(path), "--dry-run", home=home)
     assert "would import 4 messages from 1 of 1 source" in done.stdout
-    assert "1 lines could not be read and are kept as they are" in done.stdout
-    assert "kept without being understood: hologram ×1" in done.stdout
+    assert "1 lines could not be read and were stored unparsed" in done.stdout
+    assert "stored unparsed, because their kind is unknown: hologram ×1" in done.stdout
     assert not (home / ".standfast").exists()
 
 

@@ -388,7 +388,7 @@ def test_choosing_another_store_counts_the_rows_that_stay(shell: Run, home: Path
     answer(shell, a, "task", "add", "one")
     for engine, place in (("sqlite", str(home / "other.db")), ("pg", pg_database)):
         done = shell(a, "db", engine, place, "--global")
-        assert f"1 journal rows stay in {a}; to take them along: standfast db move {engine}" in done.stderr
+        assert f"1 journal rows stay in {a}; to move them: standfast db move {engine}" in done.stderr
 
 
 @pytest.mark.slow

@@ -496,7 +496,7 @@ def test_a_file_that_was_changed_since_stays_and_the_stored_one_is_a_command_awa
     run(*line)
     (tmp_path / "built").write_text("mine\n")
     again = run(*line)
-    assert "built is not as the command wrote it, and stays as it is" in again.stderr
+    assert "built has changed since the command wrote it, and was not overwritten" in again.stderr
     assert (tmp_path / "built").read_text() == "mine\n"
     hint = next(row for row in again.stderr.splitlines() if "artifact get" in row).split()
     assert run(*hint[1:]).returncode == 0

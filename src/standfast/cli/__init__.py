@@ -1,19 +1,18 @@
-"""The shell a person and a script type into: parse, call one verb, render.
+"""The command line: parse, call one method, render.
 
-`main` is the `standfast` command. It runs `hook` before click is imported and leaves every other command to `app`.
-Imports are inside functions on purpose: agents start this hundreds of times an hour, and a command pays only for
-what it uses.
+`main` is the `standfast` command. It runs `hook` without importing click, and all other commands through `app`. Imports
+are inside functions, because agents start a command hundreds of times an hour and it must load only what it uses.
 
-    registry.py  which commands there are: one line each; the help screen is made of it
-    aliases.py   what people type instead, and what it means
-    app.py       the frame: finding a command, errors, exit codes, Ctrl-C, broken pipes
-    frame.py     what a command is made of: options, examples, nouns with verbs
-    generate.py  commands made of methods: signature, annotations, docstring
-    answers.py   what a command returns: one model or many
+    registry.py  the table of commands, and the help screen
+    aliases.py   other words for commands and options
+    app.py       find a command; errors, exit codes, Ctrl-C, broken pipes
+    frame.py     the parts of a command: options, examples, nouns with verbs
+    generate.py  commands generated from methods
+    answers.py   the answer of a command: one model or many
     values.py    types of options (DURATION, TIME, JSON), formats of fields
-    output.py    stdout for data, stderr for words; tables, --json, --jsonl
-    render.py    tables that fit a terminal and cannot harm it
-    exits.py     the exit codes, all of them
+    output.py    data to stdout, messages to stderr; --json, --jsonl
+    render.py    tables, and text that is safe for a terminal
+    exits.py     the exit codes
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ import gc
 import sys
 
 _GARBAGE = 50_000, 10, 10
-"""A command that ends soon never looks for garbage; one that stays does, less often than others."""
+"""Short commands never collect garbage; long ones collect it less often than by default."""
 DIRECT: dict[str, str] = {"hook": "standfast.cli.hook:main"}
-"""Commands opened before click is loaded, as "module:function" taking the remaining words."""
+"""Commands that run without click: "module:function", called with the remaining words."""
 
 
 def main() -> int:
@@ -40,10 +39,10 @@ def main() -> int:
         from standfast.cli.app import run
 
         return run(words)
-    except KeyboardInterrupt:  # pressed while modules were still loading
+    except KeyboardInterrupt:  # Ctrl-C while modules are loading
         return 130
     finally:
-        # All that is left goes with the process. Otherwise the interpreter searches it for cycles as it ends, 20 ms.
+        # Otherwise the interpreter searches all objects for cycles when it ends, which takes 20 ms.
         gc.freeze()
 
 

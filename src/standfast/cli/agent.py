@@ -1,4 +1,4 @@
-"""`standfast agent`: agents, their status and their configuration."""
+"""`standfast agent`: list, name and describe agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIELDS: dict[str, Any] = {"type": values.FIELD, "multiple": True}
 
 agent = noun(
     "agent",
-    "Agents: known from first use, without registration.",
+    "List, name and describe agents. An agent needs no registration.",
     default="list",
     of="standfast.record.agents:Agents",
 )

@@ -1,11 +1,11 @@
-"""Answers of commands: a command returns one model or many, and this module prints it.
+"""Answers of commands: a command returns one model or a list of models, and this module prints them.
 
     @credit.verb("show", examples=(…))
     @argument("key")
     def show(sf: Standfast, key: str) -> One:
         return One(sf.credits.get(key))
 
-The store is opened before the command and closed before its answer is printed. `--json` prints the model itself.
+The store is opened before the command runs, and closed before the answer is printed. `--json` prints the model.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from standfast.cli import render, values
 from standfast.cli.output import Out
 
 HIDDEN = frozenset(("scope", "receipt", "fresh", "hash", "fence", "node_id", "n", "position"))
-"""Fields that are in the JSON and not on the screen."""
+"""Fields that only the JSON has."""
 
 
 class One(NamedTuple):
-    """One model, and what a person reads instead of its fields."""
+    """One model, and the text that a person reads instead of its fields."""
 
     model: Any
     text: str | Iterable[str] | Callable[[Out], Iterable[str]] | None = None
-    """A template such as "{id} is closed: {reason}", lines, or a screen: a function of the output.
+    """A template such as "{id} is closed: {reason}", lines, or a function of the output that returns lines.
 
-    Without it: the fields that have a value.
+    By default the fields that have a value.
     """
     then: str = ""
     """The next command: a template without `standfast`, or a line of the shell after "$ ". A further line is an
@@ -38,38 +38,38 @@ class One(NamedTuple):
     say: str = ""
     """A message on stderr for people."""
     extra: Mapping[str, Any] = {}
-    """Fields of the JSON that the model does not have."""
+    """Further fields of the JSON."""
     exit_code: int = 0
     exact: bool = False
 
 
 class Many(NamedTuple):
-    """A page of models."""
+    """A page of models: a table."""
 
     models: Sequence[Any]
     columns: Sequence[Any] = ()
-    """Columns, or "field heading"; without any, the columns that the model names, or all its fields."""
+    """Columns, or texts "field heading". By default the columns that the model names, or else all its fields."""
     limit: int = 0
-    """The page size: a full page has a cursor to the next one. 0: this is all."""
+    """The page size. A full page prints the cursor of the next page. 0: there are no pages."""
     then: str = ""
     empty: str = ""
     cursor: Callable[[Any], Any] | None = None
-    """The cursor of the last model. Default: its `place`, `seq`, `id`, `key` or `name`, the first it has."""
+    """The cursor of the last model. By default its `place`, `seq`, `id`, `key` or `name`: the first that exists."""
     plain: Callable[[Any], dict[str, Any]] = values.plain
-    """A model as JSON."""
+    """The JSON of a model."""
     row: Callable[[Any], Mapping[str, Any]] | None = None
-    """A model as a row of the table, where the columns are not fields of it."""
+    """The row of a model, if the columns are not its fields."""
     say: str = ""
     exit_code: int = 0
     places: Sequence[Any] = ()
-    """The columns that `--all` adds: the repository of each row."""
+    """The columns that `--all` adds: the repository."""
 
 
 Answer = One | Many | None
 
 
 def framed(function: Callable[..., Answer], *, creates: bool = False) -> Callable[..., None]:
-    """A command that takes the open store, as one that takes the output."""
+    """Turn a command that takes the open store into one that takes the output."""
 
     @wraps(function)
     def run(out: Out, *args: Any, scope_choice: str | None = None, **given: Any) -> None:
@@ -152,13 +152,13 @@ def _value(model: Any, field: str) -> Any:
 
 
 def column_names(model: Any) -> Sequence[str]:
-    """The columns that the model names, else all its fields that are shown."""
+    """The columns that the model names, or else all its shown fields."""
     named = getattr(model, "columns", None)
     return named() if named is not None else [name for name in model.field_names() if name not in HIDDEN]
 
 
 def details(model: Any) -> list[tuple[str, Any]]:
-    """The fields that have a value, with their labels; ids in full."""
+    """The fields that have a value, with their labels and complete ids."""
     fields = ((name, value) for name, value in model.as_dict().items() if name not in HIDDEN)
     return [
         (values.label(name), _detail(name, value))
@@ -179,7 +179,7 @@ def cursor_of(many: Many) -> str:
         found = many.cursor(last)
     else:
         found = next(getattr(last, name) for name in ("place", "seq", "id", "key", "name") if hasattr(last, name))
-    if isinstance(found, tuple):  # each name may contain anything, so that only JSON separates them
+    if isinstance(found, tuple):  # JSON, because a name may contain any separator
         import json
 
         return json.dumps(found)
@@ -187,7 +187,7 @@ def cursor_of(many: Many) -> str:
 
 
 def filled(template: str, model: Any, *, words: bool = False) -> str:
-    """The template with the model's fields: ids short, times readable, as `words` quoted for a shell."""
+    """The template with the fields of the model, formatted as in a table. With `words`, quoted for a shell."""
     return template.format_map(_Fields(model, words)) if "{" in template else template
 
 
@@ -197,7 +197,7 @@ def _commands(template: str, model: Any) -> list[str]:
 
 
 def literal(command: str) -> str:
-    """A command as a template for `then`: braces stay, `standfast` is added there."""
+    """A command as a template for `then`: without `standfast`, and with escaped braces."""
     return command.removeprefix("standfast ").replace("{", "{{").replace("}", "}}")
 
 

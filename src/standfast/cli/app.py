@@ -1,7 +1,7 @@
-"""The frame around every command: finding it, and what happens when it fails.
+"""Find and run a command, and turn each error into a message and an exit code.
 
-A command is imported only when it is run. Any failure becomes one message on stderr and
-one exit code of `exits`; a traceback is shown only with `-v`, and never with a password in it.
+A command is imported only when it runs. An error becomes one message on stderr and one exit code of `exits`. A
+traceback is printed only with `-v`, with passwords masked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPLETE_VARIABLE = "_STANDFAST_COMPLETE"
 
 
 class Root(click.Group):
-    """`standfast`: every command of the registry, loaded when it is asked for."""
+    """`standfast`: the commands of the registry. A command is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(BY_NAME)
@@ -47,7 +47,7 @@ class Root(click.Group):
             if error.name != "standfast_prove":
                 raise
             if ctx.resilient_parsing:
-                return None  # completion: this command has no options to offer
+                return None  # completion: offer no options of a command that is not installed
             raise _not_installed(cmd_name) from None
         return found
 
@@ -65,7 +65,7 @@ class Root(click.Group):
 
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
-        # From the table: completing must not import every command.
+        # The table has all names: completion must not import all commands.
         return [CompletionItem(e.name, help=e.summary) for e in ENTRIES if e.name.startswith(incomplete)]
 
 
@@ -78,9 +78,9 @@ def _not_installed(name: str) -> InvalidInput:
 
 
 def expanded(ctx: click.Context, args: list[str]) -> list[str]:
-    """The words with an alias in front replaced by what it means."""
+    """The words, with an alias at the beginning replaced by its command."""
     if args[0] in BY_NAME and (len(args) == 1 or args[1].startswith("-")):
-        return args  # a plain command: the table is not even read
+        return args  # a command without a verb: do not load the aliases
     from standfast.cli.aliases import meaning
 
     for _ in range(ALIAS_STEPS_MAX):
@@ -98,7 +98,7 @@ def expanded(ctx: click.Context, args: list[str]) -> list[str]:
 
 
 def help_screen(*, everything: bool = False) -> str:
-    """Every command that is there, in groups; one screen unless `everything` is asked for."""
+    """The commands in groups: those of the first screen, or all of them with `everything`."""
     lines = [f"{NAME}: {MOTTO}", "", f"Usage: {NAME} [COMMAND] [OPTIONS]    (alone: status)"]
     width = max(len(entry.name) for entry in ENTRIES)
     for group, title in GROUPS.items():
@@ -141,14 +141,14 @@ def build() -> Root:
     root = Root(NAME, callback=_alone, invoke_without_command=True)
     root.params += common_options()
     root.params += [
-        flag("--version", callback=_print_version, help="Versions."),
+        flag("--version", callback=_print_version, help="Print versions."),
         flag("-v", "--verbose", callback=_verbose, help="Log events and tracebacks to stderr."),
     ]
     return root
 
 
 def run(words: list[str]) -> int:
-    """Run one command line and return its exit code. Nothing escapes."""
+    """Run one command line and return its exit code. Raises nothing."""
     _prepare_streams()
     entered()
     if COMPLETE_VARIABLE in os.environ:
@@ -159,15 +159,15 @@ def run(words: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Nothing that is printed may fail for its letters, and a closed stream (`>&-`) is an empty one."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  it lives as long as the process
+    """Print characters that the terminal cannot encode as escapes, and replace a closed stream (`>&-`)."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  open until the process ends
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115  as above
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _invoke(words: list[str], out: Out) -> int:
-    # An unparsed line's format is only a guess, good enough for its error; parsing decides.
+    # Until the line is parsed, the format is only guessed from its words, for errors of the parser.
     root = build()
     guessed, out.format = out.format, "text"
     try:
@@ -182,7 +182,7 @@ def _invoke(words: list[str], out: Out) -> int:
             out.format = guessed
             raise
         except InvalidInput as error:
-            if error.code == "not_installed":  # its options were not parsed
+            if error.code == "not_installed":  # the options of this command were not parsed
                 out.format = guessed
             raise
     return exits.OK
@@ -210,11 +210,11 @@ def _guarded(out: Out, words: list[str], action: Callable[[], int]) -> int:
         _traceback(out)
         out.error(error.code, _masked(error.message), _masked(error.hint))
         return exits.code_of(error)
-    except OSError as error:  # errors of the system: a full disk, an unreadable directory
+    except OSError as error:  # for example a full disk or an unreadable directory
         _traceback(out)
         out.error("os_error", _masked(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)))
         return exits.FAILED
-    except Exception as error:  # noqa: BLE001  the outermost handler: a bug must not print a password
+    except Exception as error:  # noqa: BLE001  the outermost handler: an unexpected error must not print a password
         _traceback(out)
         out.error("internal", _masked(f"{type(error).__name__}: {error}"), "standfast -v … shows where")
         return exits.FAILED
@@ -225,7 +225,7 @@ def _usage_hint(error: click.UsageError) -> str:
         return error.hint
     path = error.ctx.command_path if error.ctx else NAME
     if "unexpected extra argument" in error.message:
-        return f"words that belong together need quotes; {path} --help"
+        return f"quote a text of several words; {path} --help"
     return f"{path} --help"
 
 
@@ -237,12 +237,12 @@ def _traceback(out: Out) -> None:
 
 
 def _masked(text: str) -> str:
-    """Without passwords: those that look like one, and the configured store's own, however it is quoted."""
+    """Mask passwords: texts that look like one, and the password of the configured store."""
     from standfast.config import load, mask
 
     try:
         return load(quiet=True).target.hide(text)
-    except Exception:  # noqa: BLE001  the settings may be what failed
+    except Exception:  # noqa: BLE001  loading the settings may fail again
         return mask(text)
 
 
@@ -256,7 +256,7 @@ def _asked_debug(words: list[str]) -> bool:
 
 
 def _flushed(code: int) -> int:
-    """Leave quietly when the reader has gone: the interpreter would complain at exit otherwise."""
+    """Flush the streams. If the reader has exited, discard the rest: the interpreter would print an error at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -279,5 +279,5 @@ def _complete() -> int:
 
     try:
         return shell_complete(build(), {}, NAME, COMPLETE_VARIABLE, os.environ[COMPLETE_VARIABLE])
-    except (click.ClickException, StandfastError):  # the line so far is no command of ours: there is nothing to offer
+    except (click.ClickException, StandfastError):  # the line so far is not a valid command: offer nothing
         return exits.OK

@@ -1,4 +1,4 @@
-"""`standfast apply`: make tasks, loops, values and gates as a file says; without --commit, only say how."""
+"""`standfast apply`: create or change tasks, loops, values and gates as a file says."""
 
 from __future__ import annotations
 
@@ -26,15 +26,20 @@ SHOWN_MAX = 80
     ),
 )
 @argument("file")
-@option("--dry-run", "mode", flag_value="dry-run", default=True, help="Write nothing, print what would change.")
-@option("--preflight", "mode", flag_value="preflight", help="Write nothing, name each check that fails.")
-@option("--commit", "mode", flag_value="commit", help="All of it or nothing, in one transaction.")
-@option("--key", help="Once per key: the same key and file again change nothing.")
+@option(
+    "--dry-run",
+    "mode",
+    flag_value="dry-run",
+    default=True,
+    help="Print the changes and write nothing; this is the default.",
+)
+@option("--preflight", "mode", flag_value="preflight", help="Print each check that fails and write nothing.")
+@option("--commit", "mode", flag_value="commit", help="Apply all changes in one transaction, or none of them.")
+@option("--key", help="Apply the file once per key; a repeated call changes nothing.")
 def apply(out: Out, file: str, mode: str, key: str | None) -> None:
-    """Make tasks, loops, values and gates as FILE says: TOML or JSON, `-` for standard input.
+    """Create or change tasks, loops, values and gates as FILE (TOML or JSON) says; - reads stdin.
 
-    Nothing is deleted because FILE does not mention it. Exit 1 if a check fails, 4 if the key was used for
-    another file.
+    Rows that FILE does not mention stay as they are. Exit 1 if a check fails, 4 if the key was used for another file.
     """
     spec = _spec(file)
     applied = _commit(spec, key) if mode == "commit" else _look(spec, key, mode)
@@ -46,7 +51,7 @@ def apply(out: Out, file: str, mode: str, key: str | None) -> None:
 
 
 def plain(applied: Applied) -> dict[str, Any]:
-    """The noun's own fields, its references, and its receipt as commands print it."""
+    """The JSON of the answer: the fields, the references and the receipt."""
     return {
         **applied.as_dict(),
         "changes": [change.as_dict() for change in applied.changes],
@@ -65,7 +70,7 @@ def _spec(file: str) -> Spec:
         return read_file(file)
     import sys
 
-    return read_text(sys.stdin.buffer.read(), what="standard input")
+    return read_text(sys.stdin.buffer.read(), what="stdin")
 
 
 def _commit(spec: Spec, key: str | None) -> Applied:
@@ -73,8 +78,8 @@ def _commit(spec: Spec, key: str | None) -> Applied:
     from standfast.record.apply import apply as apply_spec
 
     if key is None:
-        raise click.UsageError("--commit needs --key: the same key and file again change nothing")
-    if spec.problems:  # before a store is made for it
+        raise click.UsageError("--commit needs --key: a repeated call with the same key and file changes nothing")
+    if spec.problems:  # before a store is created
         from standfast.record.apply.commit import refuse
 
         refuse(spec.problems)
@@ -83,7 +88,7 @@ def _commit(spec: Spec, key: str | None) -> Applied:
 
 
 def _look(spec: Spec, key: str | None, mode: str) -> Applied:
-    """Without a store there is nothing to compare with, and none is made; nothing of the actor's is renewed."""
+    """Compare the file with the store, without creating a store and without renewing leases."""
     from standfast.config import load
     from standfast.db.migrations import MIGRATIONS
     from standfast.db.schema_version import schema_version
@@ -99,8 +104,8 @@ def _look(spec: Spec, key: str | None, mode: str) -> Applied:
         return against_nothing(spec, mode, key)
     if found < latest:
         raise StorageError(
-            f"this store has schema {found}, and opening it would bring it to {latest}: that is a write",
-            "any other command does it: standfast status",
+            f"this store has schema {found}; opening it would migrate it to {latest}, which is a write",
+            "any other command migrates it: standfast status",
             code="schema_older",
         )
     with connect(settings, as_actor=True) as sf:
@@ -114,16 +119,16 @@ def _lines(out: Out, applied: Applied) -> list[str]:
         lines += [f"    {name}: {_difference(fact)}" for name, fact in change.fields.items()]
     lines += [f"! {clean_lines(problem)}" for problem in applied.problems]
     if applied.replayed:
-        out.say("standfast: applied before, with this key and this file; nothing was done")
+        out.say("standfast: already applied with this key and this file; nothing was changed")
     elif applied.mode == "preflight" and not applied.problems:
         out.say(f"standfast: every check passes, {len(applied.changes)} entries")
     elif not applied.changes and not applied.problems:
-        out.say("standfast: there is nothing in this file")
+        out.say("standfast: this file is empty")
     return lines
 
 
 def _ref(change: Change) -> str:
-    closed = " (closed: it stays so)" if change.action == "closed" else ""
+    closed = " (closed: it stays closed)" if change.action == "closed" else ""
     return (f"  {change.ref}" if change.ref else "") + closed
 
 

@@ -1,4 +1,4 @@
-"""`standfast approval`, `approve` and `deny`: what waits for a person's yes, and the answer typed on the terminal."""
+"""`standfast approval`, `approve` and `deny`: request, list and answer approvals. A person answers on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 approval = noun(
     "approval",
-    "What waits for a person's yes, and what became of it.",
+    "Request, list and show approvals, or wait for an answer.",
     default="list",
     of="standfast.ledger.approvals:Approvals",
 )
@@ -59,13 +59,19 @@ approval.generate(
 
 
 @approval.verb("list", examples=("standfast approval list", "standfast approval list --state any --session fix-42"))
-@option("--state", type=click.Choice(STATES), default="requested", show_default=True)
-@option("--session", metavar="KEY|ID", help="Only of this session.")
-@option("--after", callback=place, help="Start after this cursor, the `next` of the last page.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option(
+    "--state",
+    type=click.Choice(STATES),
+    default="requested",
+    show_default=True,
+    help="Only list approvals in this state.",
+)
+@option("--session", metavar="KEY|ID", help="Only list approvals of this session.")
+@option("--after", callback=place, help="Start after this cursor: the `next` of the page before.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Print at most N rows.")
 @scope_options
 def list_(out: Out, state: str, scope_choice: str | None, **asked: Any) -> None:
-    """List approvals, the newest first; those that wait, unless --state says otherwise."""
+    """List approvals, by default those that wait for an answer, the newest first."""
     listed(out, state, scope_choice, **asked)
 
 
@@ -139,12 +145,12 @@ approval.generate(
 
 @command("approve", examples=("standfast approve", 'standfast approve 9k2m4x --why "release day"'))
 @argument("approval", required=False)
-@option("--why", help="Reason, stored with the answer.")
-@option("--yes", is_flag=True, hidden=True, help="Makes no difference: a person types it.")
+@option("--why", help="Store this reason with the answer.")
+@option("--yes", is_flag=True, hidden=True, help="Has no effect: a person types yes.")
 def approve(out: Out, approval: str | None, why: str | None, yes: bool) -> None:
-    """Show what an agent wants to do and approve exactly that: type yes on the terminal.
+    """Show what an agent wants to do, and approve it if you type yes on the terminal.
 
-    Without APPROVAL it lists what waits.
+    Without APPROVAL it lists the requests that wait.
     """
     if approval is None:
         listed(out)
@@ -154,12 +160,12 @@ def approve(out: Out, approval: str | None, why: str | None, yes: bool) -> None:
 
 @command("deny", examples=("standfast deny", 'standfast deny 9k2m4x --why "not on a Friday"'))
 @argument("approval", required=False)
-@option("--why", help="Reason; the requester sees it.")
-@option("--yes", is_flag=True, hidden=True, help="Makes no difference: a person types it.")
+@option("--why", help="Give this reason to the requester.")
+@option("--yes", is_flag=True, hidden=True, help="Has no effect: a person types yes.")
 def deny(out: Out, approval: str | None, why: str | None, yes: bool) -> None:
-    """Show what an agent wants to do and refuse it: type yes on the terminal.
+    """Show what an agent wants to do, and refuse it if you type yes on the terminal.
 
-    Without APPROVAL it lists what waits.
+    Without APPROVAL it lists the requests that wait.
     """
     if approval is None:
         listed(out, answer="deny")

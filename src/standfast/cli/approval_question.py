@@ -1,6 +1,7 @@
-"""The question of an approval, as the approver reads it: on the terminal, and in `approval show`.
+"""The text of an approval question, on the terminal and in `approval show`.
 
-The exact bytes of the action are under fixed labels. Text that the requester wrote cannot begin a line of ours.
+It shows the exact bytes of the action under fixed labels. A margin keeps text of the requester from looking like a line
+of standfast.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 MARGIN = 12
 WHO_MAX = 60
 SAID_MAX = 500
-"""Characters of a requester's own words on the screen; the question itself is never cut."""
+"""How many characters of a text of the requester are shown. The action itself is never cut."""
 
 
 def moment(us: int) -> str:
-    """A time as people compare it: on their own clock, and how far away it is."""
+    """A time in local time, with its distance from now."""
     import time
 
     from standfast.clock import SECOND_US, format_duration
@@ -33,7 +34,7 @@ def moment(us: int) -> str:
 
 
 def asked(question: Question, *, width: int | None) -> Iterator[str]:
-    """The question in one sentence. It follows the exact bytes; no piece of it begins a line."""
+    """The question in one sentence, behind the margin."""
     from standfast import serial
     from standfast.core import authors
     from standfast.ledger.subjects import action
@@ -45,7 +46,7 @@ def asked(question: Question, *, width: int | None) -> Iterator[str]:
 
 
 def lines(question: Question, *, width: int | None) -> Iterator[str]:
-    """What an approver reads: the parts of the hashed question under fixed labels, and nothing else."""
+    """The lines for the approver: the parts of the hashed question under fixed labels."""
     facts: list[tuple[str, str]] = [
         ("tool", question.tool),
         ("scope", question.scope or "none"),
@@ -74,7 +75,7 @@ def lines(question: Question, *, width: int | None) -> Iterator[str]:
 
 
 def record(question: Question, *, width: int | None) -> Iterator[str]:
-    """The question, and around it what the store says about the approval now."""
+    """The question, with the current state of the approval before it and the answer after it."""
     found = question.approval
     yield from _pairs([("approval", f"{found.id} ({found.state})")], width)
     yield from lines(question, width=width)
@@ -106,18 +107,18 @@ def _action(question: Question, width: int | None) -> Iterator[str]:
     yield f"The exact action: {size:,} bytes{beyond}; question {question.approval.question_hash}"
     yield from (f"│ {piece}" for piece in broken(visible(question.intent), width))
     if not question.exact:
-        yield "This is not the question that was asked: its hash is another."
+        yield "This is not the question that was asked: its hash differs."
     elif question.current_hash != question.approval.intent_hash:
-        yield "The effect was changed after this was asked: its next call asks again."
+        yield "The effect changed after the question was asked: its next call asks again."
 
 
 def visible(text: str) -> str:
-    """The text with everything a terminal would hide or obey written as a JSON escape: the same value."""
+    """The text with JSON escapes for characters that a terminal would hide or obey."""
     return render.clean(text, exact=True)
 
 
 def broken(text: str, width: int | None) -> Iterator[str]:
-    """The text in pieces that fit behind a margin: no piece of it can pass for a line of ours.
+    """The text in pieces that fit behind the margin, so that no piece looks like a line of standfast.
 
     A character outside ASCII counts as two columns, because some terminals draw any of them that wide.
     """

@@ -1,4 +1,4 @@
-"""`standfast artifact`: large bytes beside the record, identified by their digest."""
+"""`standfast artifact`: store large content by its digest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 artifact = noun(
     "artifact",
-    "Large bytes: logs, diffs, whole answers, identified by their digest.",
+    "Store large content such as logs, diffs and whole answers by its digest.",
     default="list",
     of="standfast.core.artifacts:Artifacts",
 )
@@ -52,11 +52,11 @@ artifact.generate(
     "get", examples=("standfast artifact get 9k2m4x -o build.log", "standfast artifact get build.log | less")
 )
 @argument("artifact")
-@option("-o", "--output", metavar="PATH", help="Write to this path; without it, to stdout.")
+@option("-o", "--output", metavar="PATH", help="Write to this path.  [default: stdout]")
 def get(out: Out, artifact: str, output: str | None) -> None:
-    """Print the bytes of an ARTIFACT (id, its end, or name), compared with their digest first."""
+    """Print the bytes of an ARTIFACT (id or name) after they were compared with their digest."""
     if output is None and not out.for_people:
-        raise click.UsageError("bytes are not JSON: say where they go with -o PATH")
+        raise click.UsageError("bytes are not JSON: write them to a file with -o PATH")
     with opened(create=False) as sf:
         if output is None:
             sf.artifacts.get(artifact, sys.stdout.buffer)

@@ -1,4 +1,4 @@
-"""`standfast backup`: take, list, verify, test and forget copies; hold the store still for a copy by another tool."""
+"""`standfast backup`: take, list, verify, test and forget copies, or freeze the store for another copy tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 COLUMNS = ("id", "state", "taken_us taken", "why", "seq", "size_bytes bytes", "artifacts", "note")
-PLACE = {"metavar": "PLACE", "help": "A directory or s3://BUCKET/NAME, if it is not where copies usually go."}
+PLACE = {
+    "metavar": "PLACE",
+    "help": "Use copies in this directory or s3://BUCKET/NAME.  [default: the configured place]",
+}
 
 
 class _Backup(Noun):
@@ -41,13 +44,17 @@ backup = _Backup("backup", "Take, list, verify, test and forget copies of the st
 
 
 @backup.verb("take", examples=("standfast backup", "standfast backup --to /mnt/nas/agents --note 'before the upgrade'"))
-@option("--to", metavar="PLACE", help="A directory, or s3://BUCKET/NAME.  [default: ~/.local/state/standfast/copies]")
-@option("--note", metavar="TEXT", help="A few words about this copy.")
-@option("--no-verify", is_flag=True, help="Do not read the copy back.")
-@option("--freeze", is_flag=True, help="Hold the store still while COMMAND copies its files.")
+@option(
+    "--to",
+    metavar="PLACE",
+    help="Write to this directory or s3://BUCKET/NAME.  [default: ~/.local/state/standfast/copies]",
+)
+@option("--note", metavar="TEXT", help="Add a note to the copy.")
+@option("--no-verify", is_flag=True, help="Do not read the copy back to verify it.")
+@option("--freeze", is_flag=True, help="Block writers while COMMAND copies the file of the store.")
 @command_line()
 def take(out: Out, to: str | None, note: str | None, no_verify: bool, freeze: bool, command: tuple[str, ...]) -> None:
-    """Take a copy of the store and verify it. Writers continue meanwhile."""
+    """Take a copy of the store and verify it. Other processes can write meanwhile."""
     if freeze or command:
         raise click.exceptions.Exit(_freeze(freeze, command))
     with _opened() as sf:
@@ -67,7 +74,7 @@ def list_(out: Out, place: str | None) -> None:
     try:
         with _opened() as sf:
             found, then, empty = sf.copies.list(place=place), "backup show {id}", "no copy yet: standfast backup"
-    except (NoStore, StorageError) as error:  # without its store a copy is worth most
+    except (NoStore, StorageError) as error:  # copies are needed most when the store is lost
         found, then, empty = _without_store(place), "restore {id} --to look", "no copy here"
         out.say(f"standfast: {error.message}")
     show(out, Many(found, COLUMNS, then=then, empty=empty, plain=plain))
@@ -77,7 +84,7 @@ def list_(out: Out, place: str | None) -> None:
 @argument("copy", required=False, metavar="[ID]")
 @option("--from", "place", **PLACE)
 def show_(out: Out, copy: str | None, place: str | None) -> None:
-    """Show one copy; without an ID the newest verified one."""
+    """Show one copy, by default the newest verified one."""
     from standfast.admin.copies.resource import chosen
     from standfast.cli.open_store import NoStore
     from standfast.errors import StorageError
@@ -93,10 +100,10 @@ def show_(out: Out, copy: str | None, place: str | None) -> None:
 
 @backup.verb("verify", examples=("standfast backup verify", "standfast backup verify --all --json"))
 @argument("copy", required=False, metavar="[ID]")
-@option("--all", "everything", is_flag=True, help="Every copy in the place.")
+@option("--all", "everything", is_flag=True, help="Verify all copies in the place.")
 @option("--from", "place", **PLACE)
 def verify(out: Out, copy: str | None, everything: bool, place: str | None) -> None:
-    """Read a copy back and compare every hash; without an ID the newest. Exits 1 if one differs."""
+    """Read a copy back and compare all hashes; by default the newest copy. Exits 1 if a hash differs."""
     with _opened() as sf:
         ids = [one.id for one in sf.copies.list(place=place)] if everything else [copy]
         found, errors = [], []
@@ -118,7 +125,7 @@ def verify(out: Out, copy: str | None, everything: bool, place: str | None) -> N
 @argument("copy", required=False, metavar="[ID]")
 @option("--from", "place", **PLACE)
 def test(out: Out, copy: str | None, place: str | None) -> None:
-    """Restore a copy into a scratch directory and check every invariant; without an ID the newest."""
+    """Restore a copy into a temporary directory and check all invariants; by default the newest copy."""
     with _opened() as sf:
         done = sf.copies.test(copy, place=place, progress=reported(out))
     lines = [f"{check.name:<11}  {check.text}" for check in done.checks]
@@ -128,11 +135,13 @@ def test(out: Out, copy: str | None, place: str | None) -> None:
 
 @backup.verb("forget", examples=("standfast backup forget 9k2m4x", "standfast backup forget --keep 24h,14d,8w"))
 @argument("copies", nargs=-1, metavar="[ID]...")
-@option("--keep", "rule", metavar="RULE", help="The newest of so many hours, days and weeks: 24h,14d,8w.")
+@option(
+    "--keep", "rule", metavar="RULE", help="Keep the newest copy of each of the last hours, days and weeks: 24h,14d,8w."
+)
 @option("--from", "place", **PLACE)
 @option("--confirm", **CONFIRM)
 def forget(out: Out, copies: tuple[str, ...], rule: str | None, place: str | None, confirm: str | None) -> None:
-    """Remove copies, named or by a rule. The newest and the newest verified stay. For people: refused to agents."""
+    """Remove copies by ID or by a rule; the newest and the newest verified copy stay. Agents may not do this."""
     people.refuse("forgets copies")
     with _opened() as sf:
         made = sf.copies.plan(copies, rule=rule, place=place)
@@ -150,7 +159,7 @@ def forget(out: Out, copies: tuple[str, ...], rule: str | None, place: str | Non
 @backup.verb("audit", examples=("standfast backup audit s3://team/agents", "standfast backup audit rds:production"))
 @argument("target", metavar="TARGET")
 def audit(out: Out, target: str) -> None:
-    """Report what s3://BUCKET/NAME, postgresql://…, rds:NAME or DIR promises. Only reads; exits 1 on an error."""
+    """Report how s3://BUCKET/NAME, postgresql://…, rds:NAME or DIR protects data. Only reads. Exits 1 on an error."""
     from standfast.admin.copies.audit import audit as audited
 
     found = audited(target)
@@ -170,7 +179,7 @@ def plain(copy: Copy) -> dict[str, Any]:
 
 
 def _without_store(place: str | None) -> list[Copy]:
-    """The copies that the place itself lists, while the store is gone or cannot be read."""
+    """The copies in the place, if the store is lost or cannot be read."""
     from standfast.admin.copies import choose, resource
     from standfast.config import load
 
@@ -182,11 +191,13 @@ def _opened() -> Standfast:
 
 
 def _freeze(freeze: bool, command: tuple[str, ...]) -> int:
-    """Run COMMAND while no process writes and the whole store is in its one file; its exit code."""
+    """Run COMMAND while no process can write and the WAL is in the file. Returns its exit code."""
     import subprocess
 
     if not freeze or not command:
-        raise click.UsageError("--freeze and a command belong together: standfast backup --freeze -- cp …")
+        raise click.UsageError(
+            "--freeze needs a command, and a command needs --freeze: standfast backup --freeze -- cp …"
+        )
     target = load().target
     if target.engine == "postgres" or target.is_memory:
         raise InvalidInput("--freeze is for a SQLite file", "copy a server with pg_dump, or: standfast backup")

@@ -1,4 +1,4 @@
-"""`standfast brief`: what an agent must know when it starts."""
+"""`standfast brief`: print what an agent must know when it starts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,25 @@ if TYPE_CHECKING:
 
 
 @command("brief", examples=("standfast brief", "standfast brief --agent reviewer --max-tokens 600 --json"))
-@option("--agent", help="Whose tasks and mail.  [default: the caller]")
-@option("--max-tokens", default=1500, show_default=True, type=click.IntRange(min=1), help="How long it may be.")
+@option("--agent", help="Include the tasks and mail of this agent.  [default: the caller]")
+@option(
+    "--max-tokens",
+    default=1500,
+    show_default=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print at most about N tokens.",
+)
 @scope_options
 def brief(out: Out, agent: str | None, max_tokens: int, scope_choice: str | None) -> None:
-    """Print what a starting agent must know, the most important first, each line with its id and age."""
+    """Print what a starting agent must know, the most important facts first, each with its id and age."""
     from standfast.views import coverage
 
     settings = load(outside=scope_choice == "global")
     refuse_missing(settings)
     unread = coverage.unread_stores(settings)
     if unread and out.for_people:
-        out.say(f"standfast: {coverage.not_read(unread)}")  # not in the text, which keeps to its tokens
+        out.say(f"standfast: {coverage.not_read(unread)}")  # not part of the brief, whose length is limited
     if not exists(settings):
         nothing = {"agent": agent or settings.actor, "sections": [], "unread_stores": unread}
         return out.record(nothing, ["Nothing is recorded here yet."])

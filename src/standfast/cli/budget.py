@@ -1,4 +1,4 @@
-"""`standfast budget`: limits of tokens, money, calls and time, and the holds of calls that have not ended."""
+"""`standfast budget`: limit tokens, money, calls and time; reserve before a call, settle after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 budget = noun(
     "budget",
-    "Limits of tokens, money, calls and time: reserve before a call, settle after it.",
+    "Limit tokens, money, calls and time: reserve before a call, settle after it.",
     default="list",
     of="standfast.ledger.budgets:Budgets",
 )
@@ -88,7 +88,7 @@ def _screen(out: Out, found: BudgetReport) -> Iterable[str]:
         yield f"within: {', '.join(found.parents)}"
     yield from out.pairs([("spent", own.spent.used), ("held", own.held.used), ("left", str(own.left))])
     for hold in found.holds:
-        holder = "its holder is gone" if hold.in_doubt else hold.holder_name
+        holder = "its holder has exited" if hold.in_doubt else hold.holder_name
         yield f"{values.short(hold.id)}  {hold.standing}: {hold.most.used}, by {hold.agent} ({holder})"
 
 
@@ -116,7 +116,7 @@ budget.generate(
     "holds",
     answer=_listed,
     options=_NAME,
-    empty="nothing is held",
+    empty="there are no holds",
     examples=("standfast budget holds", "standfast budget holds agent:coder --ended --json"),
 )
 budget.generate(
@@ -154,7 +154,7 @@ budget.generate(
 budget.generate(
     "release",
     options=_HOLD,
-    text="{subject} has it back",
+    text="the amount is returned to {subject}",
     then="budget list",
     examples=("standfast budget release 9k2m4x", "standfast budget release call:7 --note 'never sent'"),
 )

@@ -1,8 +1,8 @@
-"""Commands that others stored: a person reads one before it runs here for the first time.
+"""Ask a person before a command that another actor stored runs here for the first time.
 
-A command that this person stored runs at once. One that an agent, another person or another host stored is
-shown on the terminal and confirmed; `confirmed.json` in the data directory keeps the hash of what was confirmed.
-Another command, directory or author is asked for again.
+A command that this person stored runs without a question. A command that an agent, another person or another host
+stored is shown on the terminal. `confirmed.json` in the data directory keeps the hashes of confirmed commands. If the
+command, its directory or its author changes, the person is asked again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONFIRMED_MAX = 10_000
 
 
 class Stored(NamedTuple):
-    """A command, where it would run, and all callers that may have stored it."""
+    """A command, its directory, and all actors that may have stored it."""
 
     command: str
     cwd: str
@@ -32,7 +32,7 @@ class Stored(NamedTuple):
 
 
 def is_mine(stored: Stored, actor: str) -> bool:
-    """Whether this person stored it, on any terminal. An unknown author is another person."""
+    """Whether this person stored the command, on any terminal. An unknown author counts as another person."""
     return is_by(stored.by, actor)
 
 
@@ -45,7 +45,7 @@ def is_confirmed(stored: Stored, data_dir: str) -> bool:
 
 
 def confirm(stored: Stored, data_dir: str, again: str) -> None:
-    """Show it and ask. Raises ApprovalRequired without a terminal and without a yes; `again` is what to type then."""
+    """Show the command and ask. Raises ApprovalRequired without a yes; its hint is the command `again`."""
     from standfast.cli.approval_question import broken, visible
 
     people.refuse("runs stored commands")
@@ -62,7 +62,7 @@ def confirm(stored: Stored, data_dir: str, again: str) -> None:
 
 
 def _person(actor: str) -> str:
-    """`ada@host:pts/0` is `ada@host` on another terminal. An agent's name has no @ before its first colon."""
+    """The actor without the terminal: `ada@host:pts/0` is `ada@host`. Names of agents have no @ before the colon."""
     name, _, _ = actor.partition(":")
     return name if "@" in name else actor
 

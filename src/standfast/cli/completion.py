@@ -1,4 +1,4 @@
-"""`standfast completion`: the script a shell needs to complete our commands."""
+"""`standfast completion`: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def completion(ctx: click.Context, out: Out, shell: str) -> None:
     made = get_completion_class(shell)
     assert made is not None
     script = made(ctx.find_root().command, {}, NAME, COMPLETE_VARIABLE)
-    # Not `source()`: it starts a bash to ask for its version, and prints a guess about it.
+    # Not `source()`: it starts bash to ask for its version, and prints a warning about it.
     out.text(script.source_template % script.source_vars())
-    if sys.stdout.isatty():  # a shell that starts reads the script, and prints nothing
+    if sys.stdout.isatty():  # a shell that evaluates the script must not print a hint
         out.then(INSTALL[shell])

@@ -1,7 +1,7 @@
-"""Shell completion of ids, keys and names: what the store has now, the newest first.
+"""Shell completion of ids, keys and names that the store has, the newest first.
 
-An argument that names a thing of its noun (`task done ID`) and the options `--session`, `--task` and `--agent` offer
-the names in the store. A store that is missing, busy or broken offers nothing: a shell that completes prints no error.
+It completes an argument that names a row of its noun (`task done ID`), and the options `--session`, `--task` and
+`--agent`. If the store is missing, busy or broken, it offers nothing, because completion must not print an error.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ NOUNS = {
     "artifact": "artifacts",
     "webhook": "webhooks",
 }
-"""Each noun and its resource on the handle."""
+"""Each noun and its attribute of the handle."""
 COMMANDS = {"approve": "approval", "deny": "approval", "mail send": "agent", "loop output": "loop"}
-"""Commands whose first argument names a thing of another noun, or that have no noun."""
+"""Commands whose first argument names a row of another noun, or that have no noun."""
 NEW = frozenset(("add", "request", "put", "receive", "record", "test", "pause"))
-"""Verbs of a gate or another noun whose first argument is new text."""
+"""Verbs whose first argument is new text."""
 
 
 def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The possible values: names of the store, or the choices of the parameter's type."""
+    """The possible values: names in the store, or the choices of the type of the parameter."""
     noun = noun_of(ctx, param)
     if noun is None:
         return param.type.shell_complete(ctx, param, incomplete)
@@ -58,7 +58,7 @@ def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 def noun_of(ctx: click.Context, param: click.Parameter) -> str | None:
-    """The noun whose things `param` names; None if it names nothing that is stored."""
+    """The noun whose rows `param` names; None if it names no stored row."""
     if not isinstance(param, click.Argument):
         return param.name if param.name in ("session", "task", "agent") else None
     if param is not next(one for one in ctx.command.params if isinstance(one, click.Argument)):
@@ -70,17 +70,17 @@ def noun_of(ctx: click.Context, param: click.Parameter) -> str | None:
 
 
 def _known(noun: str) -> Iterator[tuple[list[str], str]]:
-    """The names of each thing, its key before the end of its id, and what it is about."""
+    """The names of each row (its key, then the end of its id) and its description."""
     with opened(create=False) as sf:
         for one in getattr(sf, NOUNS[noun]).list(limit=LISTED_MAX):
             name = _name(one)
-            names = [name] if name and word(name) == name else []  # not a name that the shell would have to quote
+            names = [name] if name and word(name) == name else []  # leave out names that need quotes
             names += [short(one.id)] if getattr(one, "id", None) else []
             yield names, _about(one)
 
 
 def _name(one: Any) -> str | None:
-    """What people call it: a key or a name. Tasks, approvals, mail and effects without a key have only an id."""
+    """Its key or name. Tasks, approvals, mail, and effects without a key have only an id."""
     from standfast.ledger.effects.identity import DERIVED
 
     found = str(getattr(one, "key", None) or getattr(one, "name", None) or "")

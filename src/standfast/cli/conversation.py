@@ -1,4 +1,4 @@
-"""A session as a conversation: messages of OpenAI, Anthropic and LangChain shapes as a person reads them.
+"""Show a session as a conversation; messages may have the form of OpenAI, Anthropic or LangChain.
 
 user: fix the parser
 assistant: I run the tests first.
@@ -23,7 +23,7 @@ RESULT_LINES_MAX = 5
 
 
 def lines(message: Message) -> Iterator[str]:
-    """One message: who said what, `→` for each call of a tool, `←` for each result."""
+    """The lines of one message: its role and text, `→` before each tool call, `←` before each result."""
     found = list(parts(message.content))
     role = ROLES.get(message.role, message.role)
     if role in ("tool", "function"):

@@ -1,4 +1,4 @@
-"""`standfast crash`: kill any agent at every crash point it passes, and count what the outside system saw twice."""
+"""`standfast crash`: kill an agent at each crash point it passes, and count requests that were sent twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEDULES_MAX = 1000
 
 
 class Outcome(NamedTuple):
-    """One schedule: what the outside system saw, the points of the first life, and how the last life ended."""
+    """The outcome of one kill: the lines in the file, the crash points of the first run, the last exit code."""
 
     seen: Counter[str]
     points: list[str]
@@ -36,20 +36,24 @@ class Outcome(NamedTuple):
     ),
 )
 @option(
-    "--count", "count_file", metavar="FILE", required=True, help="Where the outside system writes a line per request."
+    "--count",
+    "count_file",
+    metavar="FILE",
+    required=True,
+    help="The outside system writes one line per request to this file.",
 )
-@option("--points", default="*", show_default=True, help='Only at these crash points: "effect.*".')
+@option("--points", default="*", show_default=True, help='Only kill at these crash points: "effect.*".')
 @command_line("argv", required=True)
 def crash(out: Out, count_file: str, points: str, argv: tuple[str, ...]) -> None:
-    """Kill COMMAND at every crash point it passes, run it again, and count the lines of FILE that came twice.
+    """Kill COMMAND at each crash point it passes, run it again, and count the lines of FILE that occur twice.
 
-    Each time COMMAND starts with an empty store and an empty FILE. Exit 1: something was seen twice.
+    For each crash point COMMAND starts with an empty store and an empty FILE. Exit 1 if a line occurs twice.
     """
     from standfast import crash as crashes
 
     chosen, file = crashes.matching(points), Path(count_file)
     if file.exists() and file.stat().st_size:
-        raise InvalidInput(f"{count_file} is not empty, and each run begins with an empty one", f"rm {count_file}")
+        raise InvalidInput(f"{count_file} is not empty, and each run empties it", f"rm {count_file}")
     with TemporaryDirectory(prefix="standfast-crash-") as place:
         usual = _schedule(argv, file, Path(place) / "0", 0)
         if usual.exit != 0:
@@ -75,7 +79,7 @@ def _schedule(argv: tuple[str, ...], file: Path, place: Path, kill: int) -> Outc
 
 
 def _live(argv: tuple[str, ...], place: Path, kill: int) -> tuple[int, list[str]]:
-    """Run the command in a process group of its own; the process that passes the point kills the group."""
+    """Run the command in its own process group. The process that passes the crash point kills the group."""
     from standfast import crash as crashes
 
     trace = place / "trace"
@@ -108,9 +112,9 @@ def _judged(n: int, usual: Outcome, found: Outcome) -> dict[str, object]:
 
 
 def compared(usual: Counter[str], seen: Counter[str]) -> tuple[int, int]:
-    """How many lines are too many, and how many are missing.
+    """How many lines are surplus, and how many are missing.
 
-    A line may have a time or an id that differs in each run: a new line takes the place of a missing one.
+    A line may contain a time or an id that differs in each run, so a new line replaces a missing one.
     """
     more, less = seen - usual, usual - seen
     replaced = min(sum(line not in usual for line in more), less.total())

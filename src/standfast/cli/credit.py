@@ -1,4 +1,4 @@
-"""`standfast credit`: a ledger of credits, one entry per key."""
+"""`standfast credit`: grant, spend and refund credits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 credit = noun(
     "credit",
-    "Credits: granted, spent and refunded, once per key.",
+    "Grant, spend and refund credits, once per key.",
     default="list",
     of="standfast.ledger.credits:Credits",
 )

@@ -1,4 +1,4 @@
-"""`standfast daemon`: the process that fires loops and runs their commands, by hand or by systemd."""
+"""`standfast daemon`: run, start, stop and install the process that runs loops."""
 
 from __future__ import annotations
 
@@ -30,19 +30,27 @@ LOG_LINES = 10
 
 
 def settings_of(cwd: str | None = None) -> Settings:
-    """What the daemon serves: the store a command would use here, all of its scopes."""
+    """The settings of the daemon: the store that a command would use here, in no scope and no repository."""
     from standfast.config.scope import OUTSIDE
 
     settings = load(scope="", actor=f"daemon:{os.uname().nodename}", cwd=cwd, quiet=True)
-    return settings._replace(label=OUTSIDE)  # what it runs carries the repository of its loop
+    return settings._replace(label=OUTSIDE)  # each run gets the repository of its loop
 
 
 @daemon.verb("run", examples=("standfast daemon run", "standfast daemon run --workers 2 --grace 5m"))
-@option("--workers", type=click.IntRange(1, 1000), default=8, show_default=True, help="Commands at the same time.")
-@option("--grace", default="30s", show_default=True, help="How long commands may go on after SIGTERM.")
-@option("--again", is_flag=True, hidden=True, help="Begin again by itself when another store is configured.")
+@option(
+    "--workers",
+    type=click.IntRange(1, 1000),
+    default=8,
+    show_default=True,
+    help="Run at most N commands at the same time.",
+)
+@option(
+    "--grace", default="30s", show_default=True, metavar="DURATION", help="Let commands run this long after SIGTERM."
+)
+@option("--again", is_flag=True, hidden=True, help="Restart if another store is configured.")
 def run(out: Out, workers: int, grace: str, again: bool) -> None:
-    """Run in the foreground until SIGTERM; a second one hurries."""
+    """Run the daemon in the foreground until SIGTERM. A second SIGTERM ends it without the grace time."""
     from contextlib import suppress
 
     from standfast.daemon.service import Service
@@ -52,7 +60,7 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
     options = Options(workers, parse_duration(grace) / SECOND_US)
 
     def say(text: str) -> None:
-        with suppress(OSError, ValueError):  # the listener has exited; the work continues
+        with suppress(OSError, ValueError):  # the reader of stderr has exited; the daemon continues
             print(printed(f"{strftime('%Y-%m-%dT%H:%M:%SZ', gmtime())} {text}"), file=sys.stderr, flush=True)
 
     ended = Service(settings_of(cwd), options, say, lambda: settings_of(cwd)).run()
@@ -64,7 +72,7 @@ def run(out: Out, workers: int, grace: str, again: bool) -> None:
 
 @daemon.verb("start", examples=("standfast daemon start", "standfast daemon start --json"))
 def start(out: Out) -> None:
-    """Start it in the background, and wait until it is at work."""
+    """Start the daemon in the background, and wait until it works."""
     from standfast.daemon import status
 
     settings = settings_of()
@@ -85,7 +93,7 @@ def _started(settings: Settings) -> Status:
     log = _log(settings)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     with open(os.open(log, flags, 0o600), "ab") as file:
-        os.fchmod(file.fileno(), 0o600)  # one of before may have been made by the umask
+        os.fchmod(file.fileno(), 0o600)  # an older log may have the permissions of the umask
         process = subprocess.Popen(
             # -P: without it `-m` imports from the current directory first, and that may be a clone.
             [sys.executable, "-P", "-m", "standfast", "daemon", "run", "--again"],
@@ -100,9 +108,9 @@ def _started(settings: Settings) -> Status:
         if found.state not in ("stopped", "starting"):
             return found
         if process.poll() is not None:
-            raise _failed(log, f"the daemon ended at once with exit code {process.returncode}")
+            raise _failed(log, f"the daemon ended with exit code {process.returncode}")
         time.sleep(0.02)
-    raise _failed(log, f"the daemon was not at work within {START_MAX_S:.0f} s")
+    raise _failed(log, f"the daemon did not start within {START_MAX_S:.0f} s")
 
 
 def _failed(log: str, words: str) -> click.ClickException:
@@ -112,7 +120,7 @@ def _failed(log: str, words: str) -> click.ClickException:
 
 
 def _log(settings: Settings) -> str:
-    """Two files at most; the daemon says little, and nothing twice."""
+    """The path of the log. A log over 1 MB is renamed to `log.1`."""
     path = os.path.join(settings.data_dir, "daemon", "log")
     if os.path.exists(path) and os.path.getsize(path) > LOG_MAX_BYTES:
         os.replace(path, path + ".1")
@@ -120,9 +128,9 @@ def _log(settings: Settings) -> str:
 
 
 @daemon.verb("stop", examples=("standfast daemon stop", "standfast daemon stop --now"))
-@option("--now", is_flag=True, help="Give the commands that run no time to end by themselves.")
+@option("--now", is_flag=True, help="Kill running commands immediately.")
 def stop(out: Out, now: bool) -> None:
-    """End it, and wait until it is gone. Running commands get some time to end by themselves."""
+    """Stop the daemon, and wait until it has ended. Running commands get the grace time of the daemon."""
     from standfast.daemon import instance
     from standfast.daemon import stop as stop_daemon
 
@@ -146,7 +154,7 @@ RUNS = [Column("loop"), Column("slot_us", "slot", _moment), Column("attempt"), C
 
 @daemon.verb("status", examples=("standfast daemon status", "standfast daemon status --json"))
 def status_command(out: Out) -> None:
-    """Show the daemon: its parts and its runs. Exits 3 if it does not run."""
+    """Show the parts and runs of the daemon. Exits 3 if no daemon runs."""
     from standfast.daemon import status
 
     found = status.read(settings_of().data_dir, SYSTEM)
@@ -184,10 +192,10 @@ def plain(found: Status) -> dict[str, Any]:
 
 
 @daemon.verb("install", examples=("standfast daemon install", "standfast daemon install --dry-run"))
-@option("--dry-run", is_flag=True, help="Print the unit; write nothing.")
-@option("--remove", is_flag=True, help="Take the unit away again.")
+@option("--dry-run", is_flag=True, help="Print the unit and write nothing.")
+@option("--remove", is_flag=True, help="Remove the unit.")
 def install(out: Out, dry_run: bool, remove: bool) -> None:
-    """Write a systemd user unit, so that it starts at boot and again whenever it ends."""
+    """Write a systemd user unit, so that the daemon starts at boot and restarts when it ends."""
     from standfast.daemon import tick, unit
 
     settings = settings_of()

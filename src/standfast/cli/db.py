@@ -1,7 +1,7 @@
-"""`standfast db`: the connected store and its source; choosing another store.
+"""`standfast db`: show the connected store and the setting that selects it, select another store, or move the store.
 
-Choosing saves an intent and nothing more: running processes keep the store they have opened,
-data stays where it is, and the variable still beats every file.
+Selecting a store only saves a setting. Running processes keep their open store, no data is moved, and the environment
+variable takes precedence over each file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLL_S = 0.2
 
 
 class _Db(Noun):
-    """A URL says by itself which engine it means."""
+    """A URL instead of a verb selects PostgreSQL."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0].lower().startswith(("postgres://", "postgresql://")):
@@ -44,12 +44,14 @@ class _Db(Noun):
         return super().resolve_command(ctx, args)
 
 
-db = _Db("db", "Show the connected store and its source; choose SQLite or PostgreSQL.", default="status")
+db = _Db(
+    "db", "Show the connected store and the setting that selects it; select SQLite or PostgreSQL.", default="status"
+)
 
 
 @db.verb("status", examples=("standfast db", "standfast db --json"))
 def status(out: Out) -> None:
-    """Show the connected store and which setting chose it. Exits with the error of a failed connection."""
+    """Show the connected store and the setting that selects it. Exits with the error of a failed connection."""
     settings = load(quiet=True)
     data: dict[str, Any] = {**_decided(settings), "connected": False, "exists": exists(settings)}
     failure: StandfastError | None = None
@@ -71,16 +73,16 @@ def status(out: Out) -> None:
 
 @db.verb("sqlite", examples=("standfast db sqlite", "standfast db sqlite ~/state.db --global"))
 @argument("path", required=False)
-@option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
+@option("--global", "everywhere", is_flag=True, help="Save the setting for this account instead of this project.")
 def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
-    """Use the SQLite file PATH; without one, the default file again."""
+    """Use the SQLite file PATH, by default the default file."""
     from standfast.db.sqlite import location
 
     people.refuse("redirects the store")
     settings = load(quiet=True)
     target = parse_db_target(f"sqlite:{path or ''}", default_path=settings.default_path)
     if target.is_memory:
-        raise InvalidInput("a store in memory ends with its process; it cannot be saved as the choice")
+        raise InvalidInput("a store in memory ends with its process, so it cannot be selected")
     _left_behind(out, settings, target)
     location.check(target.location, allow_unsafe=settings.options.unsafe_storage)
     _save(out, target, everywhere)
@@ -89,12 +91,13 @@ def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
 @db.verb("pg", examples=("standfast db pg postgresql://ada@db.example.org/state", "standfast db pg - < url.txt"))
 @argument("url", required=False)
 @option("--env", "variable", help="Read the URL from this variable.")
-@option("--global", "everywhere", is_flag=True, help="For this account instead of this project.")
-@option("--no-test", is_flag=True, help="Save it without connecting first.")
+@option("--global", "everywhere", is_flag=True, help="Save the setting for this account instead of this project.")
+@option("--no-test", is_flag=True, help="Save the setting without connecting first.")
 def pg(out: Out, url: str | None, variable: str | None, everywhere: bool, no_test: bool) -> None:
-    """Use the PostgreSQL database at URL, once a connection to it has succeeded.
+    """Use the PostgreSQL database at URL, after a test connection.
 
-    Other accounts see a command's arguments: a URL with a password is better read from stdin (-) or --env.
+    Other accounts of this machine can see the arguments of a command. Give a URL with a password on stdin (-) or with
+    --env.
     """
     people.refuse("redirects the store")
     settings = load(quiet=True)
@@ -106,14 +109,16 @@ def pg(out: Out, url: str | None, variable: str | None, everywhere: bool, no_tes
     _left_behind(out, settings, target)
     _save(out, target, everywhere)
     if url not in (None, "-") and target.shown != target.location:
-        out.say("the password was in the process list; next time: standfast db pg - < FILE, or --env NAME")
+        out.say(
+            "the process list showed the password to other accounts; next time: standfast db pg - < FILE, or --env NAME"
+        )
 
 
 URL_MAX = 10_000
 
 
 def _url(url: str | None, variable: str | None, command: str = "db pg") -> str:
-    """The URL as it was given: itself, on stdin, or in a variable."""
+    """The URL from the command line, stdin or a variable."""
     hint = ", or ".join(
         f"standfast {command} {form}" for form in ("postgresql://USER@HOST/DB", "- < FILE", "--env NAME")
     )
@@ -132,7 +137,7 @@ def _url(url: str | None, variable: str | None, command: str = "db pg") -> str:
 @db.verb("trust", examples=("standfast db trust", "standfast db trust ../other-project"))
 @argument("path", required=False)
 def trust(out: Out, path: str | None) -> None:
-    """Trust a project's .standfast/config.toml as it is now, and show what it says."""
+    """Trust the current .standfast/config.toml of a project, and show its settings."""
     people.refuse("trusts a project's configuration")
     file = path or load(quiet=True).project_file
     if file is not None and os.path.isdir(file):
@@ -145,10 +150,10 @@ def trust(out: Out, path: str | None) -> None:
 
 
 @db.verb("roles", examples=("standfast db roles --print", "standfast db roles --prefix shop"))
-@option("--prefix", default="standfast", show_default=True, help="What the names of the roles begin with.")
-@option("--print", "dry_run", is_flag=True, help="Print the statements; change nothing.")
+@option("--prefix", default="standfast", show_default=True, help="Begin the names of the roles with this text.")
+@option("--print", "dry_run", is_flag=True, help="Print the statements and change nothing.")
 def roles(out: Out, prefix: str, dry_run: bool) -> None:
-    """Create the roles of a PostgreSQL store and set exactly their grants; the same again changes nothing."""
+    """Create the roles of a PostgreSQL store and set their grants. A repeated call changes nothing."""
     people.refuse("changes roles")
     settings = load(quiet=True)
     if settings.target.engine != "postgres":
@@ -159,11 +164,11 @@ def roles(out: Out, prefix: str, dry_run: bool) -> None:
     made = create(settings.target.location, prefix, dry_run=dry_run)
     lines = [f"{line};" for line in made.statements]
     if not dry_run:
-        lines = [f"{name}: {'created' if name in made.created else 'was there'}, grants set" for name in made.roles]
+        lines = [f"{name}: {'created' if name in made.created else 'existed'}, grants set" for name in made.roles]
     out.record({**made._asdict(), "changed": not dry_run}, lines)
     if not dry_run:
         login = f"CREATE ROLE agent_1 LOGIN PASSWORD '…' IN ROLE {prefix}_writer"
-        out.say(f"give each agent a login of its own: {login}")
+        out.say(f"create a login for each agent: {login}")
     out.then("standfast doctor")
 
 
@@ -171,10 +176,10 @@ def roles(out: Out, prefix: str, dry_run: bool) -> None:
 @argument("engine", type=click.Choice(["sqlite", "pg"]))
 @argument("where", required=False, metavar="[PATH|URL]")
 @option("--env", "variable", help="Read the URL from this variable.")
-@option("--commit", is_flag=True, help="Move it. Without this, only the plan is shown.")
-@option("--wait", metavar="DURATION", help="Wait up to this long for effects and runs of live processes.")
+@option("--commit", is_flag=True, help="Move the store. Without this option the plan is shown.")
+@option("--wait", metavar="DURATION", help="Wait this long for effects and runs of live processes to end.")
 @option("--confirm", **CONFIRM)
-@option("--global", "everywhere", is_flag=True, help="Save the choice for this account instead of this project.")
+@option("--global", "everywhere", is_flag=True, help="Save the setting for this account instead of this project.")
 def move(
     out: Out,
     engine: str,
@@ -185,7 +190,7 @@ def move(
     confirm: str | None,
     everywhere: bool,
 ) -> None:
-    """Move the store with all its rows to a SQLite file or a PostgreSQL database, and use that one from then on."""
+    """Move the store with all its rows to a SQLite file or a PostgreSQL database, and use it from then on."""
     settings = load(quiet=True)
     text = _url(where, variable, "db move pg") if engine == "pg" else f"sqlite:{where or ''}"
     target = parse_db_target(text, default_path=settings.default_path)
@@ -198,7 +203,7 @@ def move(
 def _moved(
     out: Out, settings: Settings, target: Target, *, commit: bool, wait: str | None, confirm: str | None
 ) -> bool:
-    """Whether the store is at the target now."""
+    """Show the plan, or move the store. Returns whether it was moved."""
     from standfast.admin.copies.automatic import before_command
     from standfast.admin.move import move, plan
 
@@ -232,27 +237,27 @@ def _moved(
 
 
 def _test(settings: Settings) -> None:
-    """Connect once. The driver's message may quote parts of the URL, so the target masks them."""
+    """Connect once. An error of the driver may quote the password in the URL, so it is masked."""
     try:
         opened(settings).close()
         return
     except StandfastError as error:
         message, hint = settings.target.hide(error.message), settings.target.hide(error.hint)
         refusal = type(error)(f"not saved: {message}", hint, code=error.code)
-    raise refusal  # out here: what the driver said must not hang on it
+    raise refusal  # raised outside of `except`, so that the message of the driver is not chained to it
 
 
 def _left_behind(out: Out, settings: Settings, target: Target) -> None:
-    """Say how many rows stay in the store that was in use."""
+    """Print how many rows stay in the store that was used before."""
     from standfast.admin.copies.here import look
 
     try:
         there = None if settings.target.is_memory or settings.target == target else look(settings.target)
     except StandfastError:
-        return  # it cannot be read: choosing another store is the way out
+        return  # an unreadable store is a reason to select another one
     if there is not None and there.seq and "moved" not in there.meta:
         command = hints.command("db", "move", "pg" if target.engine == "postgres" else "sqlite")
-        out.say(f"{there.seq} journal rows stay in {settings.target.shown}; to take them along: {command}")
+        out.say(f"{there.seq} journal rows stay in {settings.target.shown}; to move them: {command}")
 
 
 def _save(out: Out, target: Target, everywhere: bool, *, moved: bool = False) -> None:
@@ -262,11 +267,11 @@ def _save(out: Out, target: Target, everywhere: bool, *, moved: bool = False) ->
     data = {"saved": path, "scope": where, "engine": target.engine, "store": target.shown, **_winner(now, path)}
     out.record(data, out.pairs([("saved", path), ("store", target.shown), ("engine", target.engine)]))
     if not data["in_effect"]:
-        out.say(f"not in effect here: {now.where} says {now.target.shown}")
+        out.say(f"not in effect here: {now.where} selects {now.target.shown}")
     if target.engine == "postgres" and target.shown != target.location:
-        out.say("the file holds a password: it is readable by you alone; keep it out of git")
+        out.say("the file contains a password: only you can read it; keep it out of git")
     if not moved:
-        out.say("restart running processes to use it: an open store is never swapped, and no data is moved")
+        out.say("restart running processes to use it: they keep their open store; no data is moved")
 
 
 def _winner(now: Settings, path: str) -> dict[str, Any]:
@@ -292,7 +297,7 @@ def _decided(settings: Settings) -> dict[str, Any]:
 
 
 def _lines(out: Out, data: dict[str, Any]) -> Iterator[str]:
-    state = "connected" if data["connected"] else "cannot be opened" if data["exists"] else "not made yet"
+    state = "connected" if data["connected"] else "cannot be opened" if data["exists"] else "not created yet"
     facts = data.get("facts", {})
     versions = [f"{k.removesuffix('_version')} {v}" for k, v in facts.items() if k.endswith("_version")]
     yield from out.pairs(
@@ -304,4 +309,4 @@ def _lines(out: Out, data: dict[str, Any]) -> Iterator[str]:
         ]
     )
     yield ""
-    yield from out.table(data["sources"], ["source", "state", "store", Column("where", "said by")])
+    yield from out.table(data["sources"], ["source", "state", "store", Column("where", "set in")])

@@ -1,4 +1,4 @@
-"""`standfast decision`: decisions: closed, open, and standing ones. `standfast decide` records one."""
+"""`standfast decision`: list, close and withdraw decisions. `standfast decide` records one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATES = ("open", "done", "failed", "standing", "withdrawn")
 DECISIONS = "standfast.ledger.decisions:Decisions"
 
 decision = noun(
-    "decision", "What was decided, and why. It is made with `standfast decide`.", default="list", of=DECISIONS
+    "decision", "List, close and withdraw decisions. `standfast decide` records one.", default="list", of=DECISIONS
 )
 
 
@@ -34,7 +34,9 @@ decision.generate(
     "list",
     examples=("standfast decision list --open", "standfast decision list --agent coder --since 7d"),
     options={"state": {"type": click.Choice(STATES)}},
-    also=[partial(made, click.Option, ("--open", "state"), "Only those that are not closed.", flag_value="open")],
+    also=[
+        partial(made, click.Option, ("--open", "state"), "Only list decisions that are not closed.", flag_value="open")
+    ],
     then=_close_the_first,
     empty="no decision matches",
 )

@@ -1,4 +1,4 @@
-"""`standfast doctor`: the findings of `admin.doctor`, and an exit code for scripts."""
+"""`standfast doctor`: check the store and its place, and repair what is safe to repair."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _STYLES = {"ok": "green", "warn": "yellow", "error": "red"}
 
 
 @command("doctor", examples=("standfast doctor", "standfast doctor --fix --json"))
-@option("--fix", is_flag=True, help="Repair what can be repaired without losing anything.")
-@option("--quick", is_flag=True, help="Skip the comparison of each index with its rows.")
+@option("--fix", is_flag=True, help="Make repairs that lose no data.")
+@option("--quick", is_flag=True, help="Do not compare each index with its rows.")
 def doctor(out: Out, fix: bool, quick: bool) -> None:
-    """Check the store and its place. Exits 1 only on a finding in state error."""
+    """Check the store and its place. Exits 1 only if a finding has the state error."""
     from standfast.admin.doctor import examine
 
     findings = list(examine(lambda: load(quiet=True), opened, fix=fix, quick=quick, progress=reported(out)))
@@ -52,7 +52,7 @@ def doctor(out: Out, fix: bool, quick: bool) -> None:
 
 
 def _remedy(out: Out, text: str) -> list[str]:
-    """A command stays on one line, so that it can be copied."""
+    """The lines of a remedy. A command stays on one line, so that it can be copied."""
     if not text:
         return []
     return [f"→ {text}"] if "standfast " in text else out.wrapped(f"→ {text}", INDENT)

@@ -1,4 +1,4 @@
-"""`standfast effect`: requests to outside systems, from a shell: begin, act, report the outcome."""
+"""`standfast effect`: record requests to outside systems: begin, act, report the outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 effect = noun(
     "effect",
-    "What the outside world can see: recorded before it is sent.",
+    "Record requests to outside systems before they are sent, and their outcome after.",
     default="list",
     of="standfast.ledger.effects.resource:Effects",
 )
@@ -140,11 +140,11 @@ effect.generate(
     examples=("standfast effect check 9k2m4x", "standfast effect check deploy:42 --yes"),
 )
 @argument("effect")
-@option("--yes", is_flag=True, help="Record what the probe found, without asking.")
+@option("--yes", is_flag=True, help="Record the answer of the probe without asking.")
 def check(out: Out, effect: str, yes: bool) -> None:
-    """Ask the ready probe of an EFFECT in doubt whether it happened, and record the answer if you say yes.
+    """Run the ready probe of an EFFECT in doubt, and record its answer if you agree.
 
-    The probe only reads. Exit 6: it could not find out, or you did not say yes.
+    The probe only reads. Exit 6: the probe could not tell, or you did not agree.
     """
     from standfast.cli.effect_check import check as checked
 
@@ -173,7 +173,7 @@ def compensate(out: Out, effect: str, command: tuple[str, ...]) -> None:
 
     again = f"{hints.command('effect', 'compensate', effect)} -- COMMAND …"
     if not command:
-        raise InvalidInput("effect compensate needs the command that reverses the effect", again)
+        raise InvalidInput("effect compensate needs a command that reverses the effect", again)
     with connect(load()) as sf:
         try:
             compensated = sf.effects.compensate(effect, compensating(command))
@@ -205,7 +205,13 @@ effect.generate(
     "list",
     without=("scope",),
     also=[
-        partial(made, click.Option, ("--in-doubt", "state"), "Sent, with an unknown outcome.", flag_value="in_doubt")
+        partial(
+            made,
+            click.Option,
+            ("--in-doubt", "state"),
+            "Only list effects that were sent and whose outcome is unknown.",
+            flag_value="in_doubt",
+        )
     ],
     answer=_listed,
     then=_first_in_doubt,
@@ -233,7 +239,7 @@ def _shown(sf: Standfast, verdict: Verdict) -> One:
 
 
 def _next(verdict: Verdict) -> str:
-    """The command that settles it: by its ready probe, or by a person who has looked."""
+    """The command that settles the effect: its ready probe, or `effect resolve` by a person."""
     from standfast.actions import doubts
 
     ready = doubts.asking(verdict.effect) is not None
@@ -248,11 +254,8 @@ effect.generate(
 )
 
 
-# Names that other modules here use too.
-
-
 def intent_of(words: tuple[str, ...]) -> Any:
-    """JSON in one word, or name=value in each."""
+    """The intent: one word of JSON, or name=value words."""
     if not words:
         return None
     if len(words) == 1 and words[0].lstrip()[:1] in ("{", "[", '"'):

@@ -1,4 +1,4 @@
-"""`standfast effect check`: ask the ready probe about a doubt, show the answer, record it if a person says yes."""
+"""`standfast effect check`: run the ready probe of an effect in doubt, and record its answer if a person agrees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check(sf: Standfast, name: str, *, yes: bool, ended: Callable[[Effect], One]) -> One:
-    """Look, and settle the doubt if the answer counts and the caller agrees."""
+    """Run the probe, and settle the doubt if the answer counts and the caller agrees."""
     from standfast.ledger.effects import resolve_doubt
 
     effect = sf.effects.get(name)
@@ -31,7 +31,7 @@ def check(sf: Standfast, name: str, *, yes: bool, ended: Callable[[Effect], One]
     look = resolve_doubt.look(sf._store, effect.id, asking)
     finding, answer = _finding(look, asking)
     if not look.counts or not (yes or _agreed(effect, finding, answer)):
-        lines = [finding, "nothing was recorded: it is still in doubt"]
+        lines = [finding, "nothing was recorded: the effect is still in doubt"]
         return One(effect, lines, f"effect check {short(effect.id)}", exit_code=exits.IN_DOUBT)
     _refuse_agents(sf, effect)
     resolve_doubt.settle(sf._store, look, asking._replace(name=f"{asking.name}: {finding}"))
@@ -45,7 +45,7 @@ def _asking(sf: Standfast, effect: Effect) -> Asking:
     if asking is None:
         resolve = hints.command("effect", "resolve", short(effect.id), "--applied", "--evidence", "TEXT")
         raise InvalidInput(
-            f"standfast has no ready probe for {effect.shown}", f"look whether it happened, then: {resolve}"
+            f"standfast has no ready probe for {effect.shown}", f"find out whether it happened, then: {resolve}"
         )
     there = doubts.elsewhere(effect, os.getcwd(), sf.settings.label)
     if there is not None:
@@ -57,7 +57,7 @@ def _asking(sf: Standfast, effect: Effect) -> Asking:
 
 
 def _finding(look: Look, asking: Asking) -> tuple[str, str]:
-    """What was found, for people, and the state that it leads to."""
+    """The finding as text, and the state that it leads to."""
     from standfast.ledger.effects.call import Applied, NotApplied
 
     if isinstance(look.answer, Applied):
@@ -78,7 +78,7 @@ def _agreed(effect: Effect, finding: str, answer: str) -> bool:
 
 
 def _refuse_agents(sf: Standfast, effect: Effect) -> None:
-    """Only a person settles an effect that needed an approval."""
+    """Refuse agents if the effect needed an approval."""
     from standfast.ledger import approvals
 
     if sf.read(lambda tx: approvals.asked(tx, effect.id)):

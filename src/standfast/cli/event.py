@@ -1,4 +1,4 @@
-"""`standfast event`: what happened, in streams of your own; append, list, follow, consume, fold."""
+"""`standfast event`: append events to streams; list, follow, consume and compare them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = 160
 
 event = noun(
     "event",
-    "Events: what happened, in streams of your own, never changed.",
+    "Append events to streams of your own; list, follow and consume them.",
     default="list",
     of="standfast.record.events:Events",
 )
@@ -67,13 +67,18 @@ COLUMNS = [
     type=click.Choice(["auto", "json", "text"]),
     default="auto",
     show_default=True,
-    help="How DATA is read: as JSON if it is JSON, always, or never.",
+    help="Read DATA as JSON (json), as text (text), or as JSON if it is valid JSON (auto).",
 )
-@option("--key", help="Append once per key, however often this is run.")
-@option("--expect", type=click.IntRange(0), help="Only if the stream is at this version; 0: it has no event yet.")
-@option("--summary", help="A line for people: the timeline shows it.")
-@option("--at", help='When it happened, if not now: "tue 03:00", "2h ago".')
-@option("--session", envvar=SESSION, help="The session it belongs to: its key or id.")
+@option("--key", help="Append the event once per key; a repeated call appends nothing.")
+@option(
+    "--expect",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Append only if the stream is at version N; 0: it has no event.",
+)
+@option("--summary", help="Add a line that the timeline shows.")
+@option("--at", help='The event happened at this time: "tue 03:00", "2h ago".  [default: now]')
+@option("--session", envvar=SESSION, help="The session that the event belongs to.")
 def append(
     out: Out,
     stream: str,
@@ -86,14 +91,14 @@ def append(
     at: str | None,
     session: str | None,
 ) -> None:
-    """Put an event of TYPE at the end of STREAM. DATA is JSON, or text; `-` reads it from standard input.
+    """Append an event of TYPE to STREAM. DATA is JSON or text; - reads it from stdin.
 
-    With `-` for TYPE, standard input has an event a line: {"type": …, "data": …}; all of them are appended, or none.
+    If TYPE is -, stdin has one event per line: {"type": …, "data": …}. All of them are appended, or none.
     """
     asked: dict[str, Any] = {"expected_version": expect, "key": key, "session": session}
     if type == "-":
         if data is not None or summary is not None or at is not None:
-            raise click.UsageError("with `-` for TYPE each line of standard input says it all")
+            raise click.UsageError("with - for TYPE, give DATA, --summary and --at in each line of stdin")
         lines = _lines()
         with opened() as sf:
             made = sf.events.append_many(stream, lines, **asked)
@@ -112,7 +117,7 @@ def _print_appended(out: Out, made: list[Appended]) -> None:
     else:
         out.rows(plain, ["version", "type"])
     if last.receipt is None and out.for_people:
-        out.say("standfast: appended before, with this key; nothing new")
+        out.say("standfast: already appended with this key; nothing was added")
     out.then(hints.command("event", "list", last.stream))
 
 
@@ -168,14 +173,14 @@ event.generate("streams", then="event list {name}", empty="no stream yet: standf
     "follow", examples=("standfast event follow orders --jsonl", "standfast event follow --type task --idle 10m")
 )
 @argument("stream", required=False)
-@option("--type", help="Only this type, or its first words.")
-@option("--after", help="From behind this version of the stream; without it, from now on.")
-@option("--idle", help="End after this long without an event: 30s, 10m. [default: never]")
+@option("--type", help="Only print this type, or types that begin with this word.")
+@option("--after", help="Start after this version of the stream.  [default: now]")
+@option("--idle", help="End after this long without an event: 30s, 10m.  [default: never]")
 def follow(out: Out, stream: str | None, type: str | None, after: str | None, idle: str | None) -> None:
-    """Print events of STREAM, or of the whole journal, as they come. Nothing is remembered: see `consume`."""
+    """Print events of STREAM, or of the whole journal, as they arrive. `consume` also remembers the position."""
     with opened() as sf, sf.events.follow(stream, type=type, after=after, idle=idle) as following:
         following.on_held_back = lambda sentence: out.say(f"standfast: {sentence}")
-        out.say("standfast: waiting for events; Ctrl-C ends it") if out.for_people else None
+        out.say("standfast: waiting for events; end it with Ctrl-C") if out.for_people else None
         for one in following:
             _print(out, one)
             sys.stdout.flush()
@@ -190,11 +195,15 @@ def follow(out: Out, stream: str | None, type: str | None, after: str | None, id
 )
 @argument("consumer")
 @argument("stream", required=False)
-@option("--journal", is_flag=True, help="The whole journal instead of a stream: also what standfast wrote.")
-@option("--type", help="Only this type, or its first words; the others are passed over.")
-@option("--limit", type=click.IntRange(1), help="So many at most.")
-@option("--peek", is_flag=True, help="Look only: the place stays where it is.")
-@option("--follow", "waits", is_flag=True, help="Wait for more.")
+@option(
+    "--journal",
+    is_flag=True,
+    help="Read the whole journal instead of a stream; it includes the events of standfast itself.",
+)
+@option("--type", help="Only hand out this type, or types that begin with this word; skip the others.")
+@option("--limit", type=click.IntRange(1), help="End after N events.")
+@option("--peek", is_flag=True, help="Print the events and commit none.")
+@option("--follow", "waits", is_flag=True, help="Wait for further events.")
 @option("--idle", help="With --follow: end after this long without an event: 10m.")
 @command_line()
 def consume(
@@ -209,16 +218,16 @@ def consume(
     idle: str | None,
     command: tuple[str, ...],
 ) -> None:
-    """Hand CONSUMER the events of STREAM that it has not committed yet.
+    """Give CONSUMER the events of STREAM that it has not committed yet.
 
-    With COMMAND it is run for each, the event as JSON on its standard input; exit 0 commits it, anything else
-    ends here and the event comes again. Without, an event is committed once it is printed.
+    COMMAND runs once for each event, with the event as JSON on stdin. Exit 0 commits the event. Any other exit code
+    ends `consume`, and the next call gives the same event again. Without COMMAND, a printed event is committed.
     """
     if journal:
         command = command if stream is None else (stream, *command)
         stream = None
     elif stream is None:
-        raise click.UsageError("which stream? STREAM, or --journal for everything")
+        raise click.UsageError("give STREAM, or --journal for all events")
     with opened(create=waits) as sf:
         if peek:
             for one in sf.events.poll(consumer, stream, type=type, limit=limit or 100).events:
@@ -245,7 +254,7 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
         raise InvalidInput(f"{command[0]}: {error.strerror}", "COMMAND is a program and its arguments") from None
     if ended.returncode != 0:
         raise StandfastError(
-            f"{command[0]} ended with {ended.returncode} at {_named(one)}: it is not committed and comes again",
+            f"{command[0]} exited with {ended.returncode} at {_named(one)}: the event is not committed",
             "repair the command, then run this again; to skip the event: sf.events.seek in Python",
             code="command_failed",
         )
@@ -265,10 +274,10 @@ event.generate("consumers", then="event consume {name} {reads} --peek", empty="n
     ),
 )
 @argument("stream")
-@option("--from", "first", required=True, help='A version, a time ("tue 03:00"), or session:KEY.')
-@option("--to", "second", help="Likewise.  [default: now]")
+@option("--from", "first", required=True, help='Compare from this version, time ("tue 03:00") or session:KEY.')
+@option("--to", "second", help="Compare up to this version, time or session:KEY.  [default: now]")
 def diff(out: Out, stream: str, first: str, second: str | None) -> None:
-    """Show what changed in the state of STREAM between two moments."""
+    """Show how the merged state of STREAM differs between two moments."""
     from standfast.record.events.folds import merged
 
     with opened(create=False) as sf:
@@ -283,7 +292,7 @@ def diff(out: Out, stream: str, first: str, second: str | None) -> None:
         empty="nothing changed",
     )
     if found.truncated:
-        out.say("standfast: more changed than is shown")
+        out.say("standfast: there are more changes than are shown")
 
 
 # -- small parts -------------------------------------------------------------------------------------
@@ -327,7 +336,7 @@ def _input() -> str:
 
 
 def _at(text: str | None) -> Any:
-    """A moment of a stream: a version, a session, or a time."""
+    """A moment of a stream: a version, a session or a time."""
     if text is None:
         return None
     if text.isdigit() and len(text) < 19:

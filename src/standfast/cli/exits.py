@@ -1,4 +1,4 @@
-"""The exit codes, all of them. They are public and frozen by a test: scripts branch on them."""
+"""The exit codes. They are public, because scripts branch on them; a test freezes them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BROKEN_PIPE = 141
 MEANINGS = {
     OK: "ok",
     FAILED: "failed",
-    USAGE: "the command line was not understood, or a value was refused",
-    NOT_FOUND: "no such thing in this scope",
-    CONFLICT: "the stored state is not as the command assumed",
-    NEEDS_A_PERSON: "a person has to approve it first",
+    USAGE: "the command line is wrong, or a value was refused",
+    NOT_FOUND: "not found in this scope",
+    CONFLICT: "the stored state differs from what the command expects",
+    NEEDS_A_PERSON: "a person must approve it first",
     IN_DOUBT: "in doubt: sent, outcome unknown",
     ALREADY_DONE: "already done; its result is on stdout",
     BUSY: "busy: another process is running it, or its state is not known yet; try again",
-    CONFIGURATION: "the configuration or the place of the store needs a person",
+    CONFIGURATION: "a person must correct the configuration or the place of the store",
     INTERRUPTED: "ended by Ctrl-C",
     BROKEN_PIPE: "the reader of the output has exited",
 }

@@ -15,10 +15,16 @@ from standfast.cli.values import counted
 
 @command("export", examples=("standfast export fix-42 --to fix-42.zip", "standfast export --text record"))
 @argument("sessions", nargs=-1, metavar="[SESSION]...")
-@option("--to", type=click.Path(), metavar="FILE.zip", help="Write the sessions as a bundle.  [default: SESSION.zip]")
-@option("--hand-over", is_flag=True, help="The sessions continue elsewhere: refuse to open them here from now on.")
-@option("--text", "directory", type=click.Path(), metavar="DIR", help="Write this repository as text in DIR, for git.")
-@option("--check", is_flag=True, help="With --text: write nothing; exit 1 if a file differs from the store.")
+@option("--to", type=click.Path(), metavar="FILE.zip", help="Write the bundle to this file.  [default: SESSION.zip]")
+@option("--hand-over", is_flag=True, help="Hand the sessions over: from now on this store refuses to open them.")
+@option(
+    "--text",
+    "directory",
+    type=click.Path(),
+    metavar="DIR",
+    help="Write the records of this repository as text to this directory, for git.",
+)
+@option("--check", is_flag=True, help="With --text: write nothing, and exit 1 if a file differs from the store.")
 def export(
     out: Out, sessions: tuple[str, ...], to: str | None, hand_over: bool, directory: str | None, check: bool
 ) -> None:
@@ -38,7 +44,7 @@ def _file_name(key: str) -> str:
 def _bundle(out: Out, sessions: tuple[str, ...], to: str, hand_over: bool) -> None:
     with opened(create=False) as sf:
         made = sf.export(*sessions, to=to, hand_over=hand_over, progress=reported(out))
-    handed = "; handed over: this store opens them no more" if hand_over else ""
+    handed = "; handed over: this store no longer opens them" if hand_over else ""
     held = f"{counted(len(made.sessions), 'session')}, {counted(made.rows, 'row')}"
     lines = [f"{made.path}: {held}, {made.size_bytes:,} bytes{handed}"]
     out.record(made.as_dict(), text=[*lines, f"content {made.content}"])

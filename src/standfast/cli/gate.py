@@ -1,4 +1,4 @@
-"""`standfast gate`: commands that need approval, or to be recorded as an effect first."""
+"""`standfast gate`: require an approval or an effect for some commands of agents."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 gate = noun(
     "gate",
-    "Commands that need approval, or to be an effect first.",
+    "Require an approval or an effect for some commands of agents.",
     default="list",
     of="standfast.ledger.gates:Gates",
 )
 
 
 def _paused(until_us: int | None) -> str:
-    """The end of a pause; nothing for one that is over."""
+    """The end of a pause; empty if the pause has ended."""
     return moment(until_us) if until_us is not None and until_us > time() * 1e6 else ""
 
 
@@ -45,7 +45,7 @@ _GLOBAL: dict[str, Any] = {
     "is_flag": True,
     "flag_value": "",
     "default": None,
-    "help": "In every scope, not only in this repository.",
+    "help": "Use a gate of every repository, not only of this one.",
 }
 
 
@@ -55,20 +55,20 @@ _GLOBAL: dict[str, Any] = {
     examples=('standfast gate add "git push*" --need ask', "standfast gate add --preset publish --why 'ask Ada'"),
 )
 @argument("pattern", required=False)
-@option("--preset", type=click.Choice(PRESETS), help="All gates of one kind of action.")
+@option("--preset", type=click.Choice(PRESETS), help="Add all gates of this kind of action.")
 @option(
     "--need",
     type=click.Choice(NEEDS),
     default="approval",
     show_default=True,
-    help="approval; effect: recorded first; ask: Claude Code asks its user, other agents need an approval.",
+    help="Require an approval, an effect, or (ask) a yes of the user in Claude Code and an approval elsewhere.",
 )
-@option("--why", help="The reason that a refused agent reads.")
-@option("--global", "everywhere", is_flag=True, help="In every scope, not only in this repository.")
+@option("--why", help="Give the reason that a refused agent reads.")
+@option("--global", "everywhere", is_flag=True, help="Add the gate for every repository, not only for this one.")
 def add(
     sf: Standfast, pattern: str | None, preset: str | None, need: str, why: str | None, everywhere: bool
 ) -> One | Many:
-    """Let commands or tools that match PATTERN (a glob: quote it) pass only with what they need."""
+    """Require an approval or an effect for commands or tools that match PATTERN (a glob: quote it)."""
     if (pattern is None) == (preset is None):
         raise click.UsageError("give a PATTERN or --preset")
     wanted: dict[str, Any] = {"need": need, "why": why, "scope": "" if everywhere else None}
@@ -80,7 +80,7 @@ def add(
 
 def _listed(sf: Standfast, found: Many) -> Many:
     repaired = sf.gates.mirror()
-    return found._replace(columns=COLUMNS, say="gates.json was brought up to the store" if repaired else "")
+    return found._replace(columns=COLUMNS, say="gates.json was updated from the store" if repaired else "")
 
 
 gate.generate(

@@ -17,7 +17,7 @@ from standfast.cli.registry import ENTRIES
 @argument("topic", nargs=-1)
 @click.pass_context
 def help_command(ctx: click.Context, out: Out, topic: tuple[str, ...]) -> None:
-    """Show the commands, `all` of them, the `exit-codes`, or one COMMAND's own help."""
+    """Show the main commands, `all` commands, the `exit-codes`, or the help of one command."""
     if topic == ("exit-codes",):
         rows = [{"code": code, "meaning": meaning} for code, meaning in exits.MEANINGS.items()]
         out.rows(rows, ["code", "meaning"])
@@ -31,7 +31,7 @@ def help_command(ctx: click.Context, out: Out, topic: tuple[str, ...]) -> None:
 
 
 def _page(ctx: click.Context, words: list[str]) -> str:
-    """The help of the command these words name."""
+    """The help of the command with this name."""
     found: click.Command = ctx.find_root().command
     parent = ctx.find_root()
     while words:

@@ -1,22 +1,22 @@
-"""`standfast hook AGENT`: what an agent's hooks call, hundreds of times an hour.
+"""`standfast hook AGENT`: the command that the hooks of an agent call, hundreds of times an hour.
 
-It runs inside an agent's turn. It starts before click is loaded; it never fails, never waits long, and prints nothing
-but the brief at the start, a refusal by a gate or a budget, and lines about mail and budgets:
+It runs inside a turn of the agent, and starts before click is loaded. It always exits 0, ends within a deadline, and
+prints only the brief at the start, a refusal by a gate or a budget, and lines about mail and budgets:
 
     read stdin ─▶ one record ─┬─▶ a call or an answer, and nothing waits for this agent: the spool
                               └─▶ else the store, for at most a second ─▶ else the spool
                                         │
                                         └── a tool call? ──▶ gates: from the store, else from their copy
 
-Whether anything waits for an agent is in `attention.json` and `gates.json`, which a hook that opens the store brings up
-to date; see `attention`. Such a hook also drains the spool and renews the agent's leases.
+`attention.json` and `gates.json` say whether anything waits for the agent. A hook that opens the store updates these
+files (see `attention`), drains the spool and renews the leases of the agent.
 
-A thread of its own opens the store. When its time is over the record goes to the spool as well, and the process ends
-without waiting: if the store has the record after all, the copy in the spool adds nothing. Only for a grant that is
-being used at that moment the hook waits: the answer and the record agree.
+A separate thread opens the store. If it is not done in time, the record is also appended to the spool, and the process
+ends without waiting. If the thread commits the record after all, the copy in the spool changes nothing. The hook waits
+longer only while the thread commits the use of a grant, so that the answer agrees with the record.
 
-One deadline covers everything, reading stdin included. Past it a call is refused if a literal word of a gate occurs in
-it, or if the gates cannot be read either; everything else passes.
+One deadline covers the whole hook, including reading stdin. After the deadline a call is refused if it contains a
+literal word of a gate, or if the gates cannot be read; all other calls pass.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from standfast.interchange.hooks.record import Kept
 
 WAIT_S = 1.0
-"""How long the store may take. A commit takes milliseconds; a stuck one must not be the agent's problem."""
+"""How long the hook waits for the store. A commit takes milliseconds; a stuck store must not block the agent."""
 DEADLINE_S = 4.0
-"""How long a hook may take, from its first line on. Agents wait 10 s for a hook, and make the call if none answers."""
+"""The deadline of a hook. Agents wait 10 s for a hook, and make the call if it does not answer."""
 GRACE_S = 1.5
-"""On top of that: for the commit of a grant that is being used, and for reading the copy of the gates."""
+"""Additional time for the commit of the use of a grant, and for reading the copy of the gates."""
 READ_MAX_BYTES = 64 << 20
 GATES = "gates.json"
-"""In the data directory: the copy of the gates, there once a gate stood anywhere in the store."""
+"""The copy of the gates in the data directory. It exists once the store has had a gate."""
 KEEP_S = 0.8
 """The part of the deadline that is reserved for recording the probes' answers."""
 DRAINED_MAX = 2000
 DRAINED_MAX_S = 0.5
-"""Records of a spool that one hook drains, and for how long: more would make its agent wait."""
+"""How many records of a spool one hook drains, and for how long, because the agent waits meanwhile."""
 SPOOL_FULL_BYTES = 8 << 20
-"""A larger spool is drained by the next hook, also by one that only reports."""
+"""The next hook drains a spool that is larger than this, even if the hook only reports."""
 
 USAGE = """Usage: standfast hook AGENT < payload.json
 
-Tell standfast what an agent's hook reports. `standfast install AGENT` sets it up.
+Record what a hook of an agent reports. `standfast install AGENT` sets it up.
 AGENT is claude-code, codex, gemini-cli or opencode. Always exits 0.
 
 Examples:
@@ -61,7 +61,7 @@ Examples:
 
 
 def main(words: list[str]) -> int:
-    """The entry point. The agent continues after any failure."""
+    """The entry point. It returns 0 even after an error, so that the agent continues."""
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         return 0
@@ -76,7 +76,7 @@ def main(words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  a failing hook must not stop the agent
         if os.environ.get("STANDFAST_HOOK_DEBUG"):
             print(f"standfast: {type(error).__name__}: {error}", file=sys.stderr)
-        with suppress(Exception):  # what could not be judged is refused where a gate may apply
+        with suppress(Exception):  # a call that could not be judged is refused if a gate may apply
             said = watch.blindly()
     watch.end(said)
     return 0
@@ -97,7 +97,7 @@ def _answer(watch: Watch, more: list[str]) -> str:
 
 
 def _stdin(kept: list[bytes]) -> None:
-    """All of it, so that the agent's write does not fail; only the beginning of a large input is kept."""
+    """Read all of stdin, so that the write of the agent does not fail. Only the beginning of a large input is kept."""
     from standfast.interchange.hooks.payloads import PAYLOAD_MAX_BYTES
 
     size = 0
@@ -115,7 +115,7 @@ class Watch:
 
         self.agent = agent
         self.read: list[bytes] = []
-        """What has come from stdin so far."""
+        """The input that was read so far."""
         self.hearing: Hearing | None = None
         self._clock = time.monotonic
         self._end = self._clock() + DEADLINE_S
@@ -130,7 +130,7 @@ class Watch:
         return self._clock() > self._end
 
     def end(self, said: str) -> None:
-        """Answer, and end without waiting for any thread."""
+        """Print the answer and end the process without waiting for threads."""
         self._answering.acquire()
         with suppress(OSError):
             sys.stdout.write(said)
@@ -140,7 +140,7 @@ class Watch:
     def _run(self) -> None:
         while (left := self.left()) > 0:
             threading.Event().wait(left)
-        if self.hearing is not None and self.hearing.committing:  # it ends by itself, within GRACE_S
+        if self.hearing is not None and self.hearing.committing:  # the commit ends within GRACE_S
             threading.Event().wait(GRACE_S)
         said = [_denied(self.agent, b"".join(self.read), OVERDUE)]
         judging = threading.Thread(target=self._judge, args=(said,), daemon=True)
@@ -149,11 +149,11 @@ class Watch:
         self.end(said[0])
 
     def _judge(self, said: list[str]) -> None:
-        with suppress(Exception):  # then it stays refused
+        with suppress(Exception):  # on an error the refusal stays
             said[0] = self.blindly()
 
     def blindly(self) -> str:
-        """A refusal if a gate may apply to what was read; else nothing."""
+        """A refusal if a gate may apply to the input; otherwise an empty text."""
         data = b"".join(self.read)
         refused = _denied(self.agent, data, OVERDUE)
         if not refused or (self.hearing is not None and not self.hearing.asks):
@@ -173,12 +173,12 @@ class Watch:
 
 OVERDUE = (
     f"standfast could not judge this call within {DEADLINE_S:.0f} s, and a gate may apply, so it is refused. "
-    "Try again; if it stays so, a person runs: standfast doctor"
+    "Try again. If it is refused again, a person runs: standfast doctor"
 )
 
 
 def _denied(agent: str, data: bytes, reason: str) -> str:
-    """A refusal, if a tool call was asked for; an agent gets no answer to anything else."""
+    """A refusal if the hook is about a tool call; otherwise an empty text."""
     from standfast.interchange.hooks import answers
 
     event = next((name for name in ("PreToolUse", "BeforeTool") if f'"{name}"'.encode() in data), None)
@@ -186,7 +186,7 @@ def _denied(agent: str, data: bytes, reason: str) -> str:
 
 
 def _may_have_gates(settings: Settings | None, data_dir: str) -> bool:
-    """Whether gates may stand although their copy is missing: a store is there, and not known to have none."""
+    """Whether the store may have gates although their copy is missing."""
     from standfast.db import store_memory
 
     place = store_memory.place_of(settings.target) if settings is not None else None
@@ -247,7 +247,7 @@ class Hearing:
         if not self.kept and self.asks and not self._decided().refuse():
             self.committing = True
             thread.join(self.watch.left() + GRACE_S / 2)
-        # Judged once: what the thread finds after this moment is not looked at any more.
+        # Read the results once: the thread may still change them.
         kept, refused, question, brief = self.kept, self.refused, self.question, self.brief
         if not kept:
             refused = self._without_the_store()
@@ -262,7 +262,7 @@ class Hearing:
         return answers.context(self.agent, event, brief) if brief else ""
 
     def _observed(self) -> str:
-        """Look up calls without an answer, within the deadline, and record the result."""
+        """Look up calls without an answer within the deadline, and record the results."""
         if not self.unanswered:
             return ""
         from standfast.interchange.hooks import unanswered
@@ -294,8 +294,8 @@ class Hearing:
     def _only_reports(self) -> bool:
         """Whether the record may go to the spool without a look at the store: a tool call or its answer.
 
-        Nothing else may. A spooled record opens and ends nothing: after a spooled prompt an agent at work would look
-        finished, and after a spooled stop an agent at rest would look crashed.
+        Other records need the store, because a spooled record does not change the state of the session: after a spooled
+        prompt a working agent would look finished, and after a spooled stop an idle agent would look crashed.
         """
         from standfast.interchange.hooks import attention
         from standfast.interchange.hooks.spool_paths import KEY, size_bytes
@@ -353,7 +353,7 @@ class Hearing:
                 self.unanswered = unanswered.waiting(sf._store, kept.session_id, cwd, at_us)
 
     def _limits(self, sf: Any, session_id: str) -> bool:
-        """Count the agent's usage, and judge by its budgets. Whether an exhausted one waits for its next hook."""
+        """Count the usage of the agent, and judge the call by its budgets. Returns whether a budget is exhausted."""
         from standfast.interchange.hooks import limits, payloads
 
         assert self.heard is not None
@@ -404,14 +404,14 @@ class Hearing:
             self.refused = str(refusal)
 
     def _make_key(self) -> None:
-        """In a sandbox it can be read and not made: made here, while it can be."""
+        """Create the key of the spool now, because a hook in a sandbox can read it but not create it."""
         from standfast.interchange.hooks.spool_paths import KEY
 
         if not os.path.exists(os.path.join(self._data_dir(), KEY)):
             from standfast.config.files import private_directory
             from standfast.interchange.hooks import spool
 
-            private_directory(self._data_dir())  # with a store on a server no other code has made it
+            private_directory(self._data_dir())  # with a store on a server, no other code creates it
             spool.key(self._data_dir())
 
     def _drain(self, sf: Any) -> None:
@@ -427,7 +427,7 @@ class Hearing:
     # -- without it --------------------------------------------------------------------------------
 
     def _without_the_store(self) -> str:
-        """Keep the record for later, and judge by the copy of the gates. The refusal for the agent, if there is one."""
+        """Append the record to the spool, and judge the call by the copy of the gates. Returns the refusal, if any."""
         from standfast.interchange.hooks import payloads
 
         data_dir = self._data_dir()
@@ -457,7 +457,7 @@ class Hearing:
         return ""
 
     def _spooled(self) -> bool:
-        """Append the record to a spool. False if there is none, or no spool takes it."""
+        """Append the record to a spool. Returns False if there is no record, or no spool can be written."""
         from standfast.config.scope import OUTSIDE
         from standfast.interchange.hooks import spool
 
@@ -491,7 +491,7 @@ class Hearing:
 
 
 def _settings(agent: str, payload: dict[str, Any]) -> Settings | None:
-    """The settings for the agent's directory, in the agent's name; None if the configuration is broken."""
+    """The settings for the directory and the name of the agent; None if the configuration is broken."""
     from standfast.config import load
     from standfast.errors import StandfastError
 
@@ -513,7 +513,7 @@ def workspace(settings: Settings | None, heard: Heard | None) -> str | None:
 
 
 def brief(sf: Any) -> str:
-    """The brief of a starting agent. Only this function asks for it. Nothing to know is nothing said."""
+    """The brief of a starting agent; empty if there is nothing to report."""
     from standfast.views.brief import Briefs
 
     made = Briefs(sf._store).make()

@@ -1,7 +1,8 @@
 """`standfast hook git-pre-push REMOTE URL`: what the `pre-push` of `standfast install git-hooks` runs.
 
-A push by a person passes and opens no store: gates are for agents, which are known by their variables. An agent's push
-is judged (`pushes`). Exit 1 stops it, and the agent reads why. If the store cannot be read, `gates.json` decides.
+A push by a person passes without opening the store, because gates are for agents; environment variables identify an
+agent. A push by an agent is judged by the gates (`pushes`). Exit 1 stops the push, and the agent reads the reason. If
+the store cannot be read, `gates.json` decides.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def _refused(remote: str, url: str, lines: list[str]) -> str:
     from standfast.errors import StandfastError
     from standfast.interchange.hooks import judge, pushes
 
-    # Git runs the hook with the git directory in its environment: the repository is the current directory's.
+    # Git sets GIT_DIR for the hook, so the repository is looked up from the current directory.
     cwd = os.getcwd()
     asked = pushes.asked(remote, url, lines, cwd)
     try:

@@ -1,4 +1,4 @@
-"""`standfast import`: what other programs wrote down, brought into the record."""
+"""`standfast import`: import transcripts of coding agents, bundles, and data of other tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 import_ = noun(
     "import",
-    "Bring in transcripts of coding agents, and data of other tools.",
+    "Import transcripts of coding agents, bundles, and data of other tools.",
     default="list",
     of="standfast.interchange.imports:Imports",
 )
@@ -68,7 +68,7 @@ for _agent in EXAMPLES:
 @argument("path", required=False, type=click.Path())
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def beads(out: Out, path: str | None, dry_run: bool) -> None:
-    """Import the issues of beads as tasks: one each, with what they need; closed ones are counted and left."""
+    """Import the open issues of beads as tasks, with their dependencies. Closed issues are only counted."""
     from standfast.interchange import beads as reader
 
     with opened() as sf:
@@ -87,7 +87,7 @@ def beads(out: Out, path: str | None, dry_run: bool) -> None:
 @argument("source")
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def langgraph(out: Out, source: str, dry_run: bool) -> None:
-    """Import the threads that LangGraph's SqliteSaver or PostgresSaver kept; theirs is only read."""
+    """Import the threads of LangGraph's SqliteSaver or PostgresSaver. SOURCE is only read."""
     from standfast.interchange import langgraph as reader
 
     with opened(load(MEMORY) if dry_run else load()) as sf:
@@ -99,7 +99,7 @@ def langgraph(out: Out, source: str, dry_run: bool) -> None:
 
 @import_.verb("files", examples=("standfast import files plan.json", "standfast import files runs.tsv --dry-run"))
 @argument("path", type=click.Path())
-@option("--name", help="Namespace of the state or name of the stream; the default is the file's name.")
+@option("--name", help="Use this namespace or stream.  [default: the name of the file]")
 @option("--dry-run", is_flag=True, help="Read and count; write nothing.")
 def files(out: Out, path: str, name: str | None, dry_run: bool) -> None:
     """Import a JSON, TOML, TSV or YAML file: a mapping becomes state, a list of rows becomes events."""
@@ -134,14 +134,14 @@ import_.generate(
 
 @import_.verb("text", examples=("standfast import text record", "standfast import text record --commit"))
 @argument("directory", required=False, type=click.Path(), metavar="[DIR]")
-@option("--commit", is_flag=True, help="Take what the files changed. Without it, only list what differs.")
-@option("--theirs", is_flag=True, help="Take the file's version also where the store changed since the export.")
-@option("--log", metavar="STREAM", help="Append the history of DIR in git to this stream, an event for each change.")
-@option("--events", metavar="STREAM", help="Take the records from the events of this stream instead of DIR.")
+@option("--commit", is_flag=True, help="Import the differences. Without this option they are listed.")
+@option("--theirs", is_flag=True, help="Import the version of the file even if the store changed since the export.")
+@option("--log", metavar="STREAM", help="Append the git history of DIR to this stream, one event for each change.")
+@option("--events", metavar="STREAM", help="Read the records from the events of this stream instead of DIR.")
 def text(out: Out, directory: str | None, commit: bool, theirs: bool, log: str | None, events: str | None) -> None:
-    """Bring tasks, decisions, values and gates back from a text export. A missing line deletes nothing.
+    """Import tasks, decisions, values and gates from a text export. A missing line deletes nothing.
 
-    Exit 4 if something differs and was not taken: both sides changed, or a method refused it.
+    Exit 4 if a difference was not imported, because both sides changed or a method refused it.
     """
     from standfast.interchange import text_history, text_import
 
@@ -176,7 +176,7 @@ def _text_answer(out: Out, taken: TextImport, named: list[str]) -> None:
     if not taken.committed and waiting:
         out.then(hints.command("import", "text", *named, "--commit"))
     if any(one.action == "conflict" for one in taken.differences):
-        out.say(f"take the file's version: {hints.command('import', 'text', *named, '--theirs', '--commit')}")
+        out.say(f"to import the version of the file: {hints.command('import', 'text', *named, '--theirs', '--commit')}")
     if taken.left:
         raise click.exceptions.Exit(exits.CONFLICT)
 
@@ -214,9 +214,9 @@ def _summary(report: Report) -> list[str]:
         lines.append(f"{totals['same']:,} had nothing new")
     if totals.get("bad") or totals.get("oversized"):
         bad, large = totals.get("bad", 0), totals.get("oversized", 0)
-        lines.append(f"{bad:,} lines could not be read and are kept as they are, {large:,} were too long to keep")
+        lines.append(f"{bad:,} lines could not be read and were stored unparsed, {large:,} were too long to store")
     if report.unknown:
         kinds = ", ".join(f"{name} ×{count}" for name, count in sorted(report.unknown.items())[:12])
-        lines.append(f"kept without being understood: {kinds}")
+        lines.append(f"stored unparsed, because their kind is unknown: {kinds}")
     lines += [f"{source.path}: {source.note}" for source in report.sources if source.note][:20]
     return lines

@@ -1,6 +1,7 @@
-"""`standfast install`: our hooks, our MCP server and our skill where each agent looks for them.
+"""`standfast install`: add hooks, the MCP server and the skill of standfast to the configuration of agents.
 
-Shown before, tested after, and taken out again. Without a name: every agent of this account, with its transcripts.
+It can show the changes before, tests the hooks afterwards, and removes everything with --remove. Without a name it
+installs into all agents of this account and imports their transcripts.
 """
 
 from __future__ import annotations
@@ -33,16 +34,27 @@ IMPORT_EVERY = "10m"
 
 @command("install", examples=("standfast install", "standfast install claude-code --dry-run"))
 @argument("agents", nargs=-1, metavar="[AGENT|git-hooks]...")
-@option("--all", "every", is_flag=True, help="Every agent found on this account: the default.")
-@option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
-@option("--shared", is_flag=True, help="With --scope project: the file that others get with the repository.")
-@option("--dry-run", is_flag=True, help="Show the change as a diff; change nothing.")
-@option("--check", is_flag=True, help="Show the state of each part; exit 1 unless everything is current.")
-@option("--remove", is_flag=True, help="Take our entries out again.")
-@option("--no-mcp", is_flag=True, help="Leave the MCP server out.")
-@option("--no-skill", is_flag=True, help="Leave the skill out.")
-@option("--loop/--no-loop", "loop", default=None, help="Import its transcripts every 10 minutes.  [default: ask]")
-@option("--no-test", is_flag=True, help="Do not run the installed command once at the end.")
+@option("--all", "every", is_flag=True, help="Install into all agents of this account; this is the default.")
+@option(
+    "--scope",
+    type=click.Choice(["user", "project"]),
+    default="user",
+    show_default=True,
+    help="Install for this account, or only for this project.",
+)
+@option("--shared", is_flag=True, help="With --scope project: use the file that is committed to the repository.")
+@option("--dry-run", is_flag=True, help="Show the changes as a diff and change nothing.")
+@option("--check", is_flag=True, help="Show the state of each part; exit 1 unless all parts are current.")
+@option("--remove", is_flag=True, help="Remove the entries of standfast.")
+@option("--no-mcp", is_flag=True, help="Do not install the MCP server.")
+@option("--no-skill", is_flag=True, help="Do not install the skill.")
+@option(
+    "--loop/--no-loop",
+    "loop",
+    default=None,
+    help="Import the transcripts of the agent every 10 minutes.  [default: ask]",
+)
+@option("--no-test", is_flag=True, help="Do not test the installed hooks and server.")
 def install(
     out: Out,
     agents: tuple[str, ...],
@@ -57,10 +69,11 @@ def install(
     loop: bool | None,
     no_test: bool,
 ) -> None:
-    """Put standfast into an AGENT: hooks, MCP server, skill. Without a name: find all agents, import their transcripts.
+    """Install hooks, MCP server and skill into an AGENT; without a name, into all agents of this account.
 
-    AGENT is claude-code, codex, gemini-cli or opencode. Only our own entries are written; a file as it
-    was stays beside it. git-hooks is this repository's pre-push, which stops an agent's push that a gate holds.
+    AGENT is claude-code, codex, gemini-cli or opencode. Only entries of standfast are written, and a backup of each
+    changed file stays beside it. Without a name, transcripts are imported too. git-hooks installs the pre-push hook of
+    this repository, which stops a push by an agent if a gate matches.
     """
     from standfast.admin.agents import install as installing
     from standfast.admin.agents.catalogue import AGENTS
@@ -97,15 +110,15 @@ def install(
     for plan in plans:
         installing.apply(plan, keep_backup=not remove)
     tested = {} if remove or no_test else install_check.tested(settings, plans, program)
-    _tell(out, plans, tested, remove=remove)
+    _show_result(out, plans, tested, remove=remove)
     for agent in chosen:
         if remove:
-            _left_behind(out, settings, agent)
+            _name_loops(out, settings, agent)
         else:
             served = any(plan.agent is agent and "mcp" in plan.parts for plan in plans)
             if not agents:
-                _bring_in(out, agent)
-            _left_to_do(out, agent, program, loop, served=served or no_mcp)
+                _import_transcripts(out, agent)
+            _remaining_steps(out, agent, program, loop, served=served or no_mcp)
     if remove and exists(settings):
         out.say("the store stays, and so do its copies: standfast where")
     if plans and not remove:
@@ -120,7 +133,7 @@ def _scope(text: str) -> Any:
 
 
 def _say_found(out: Out, chosen: list[Agent]) -> None:
-    """Which agents are on this account, and which are not. Raises NotFound if there is none."""
+    """Print which agents were found on this account. Raises NotFound if there is none."""
     from standfast.admin.agents.catalogue import AGENTS
 
     missing = ", ".join(agent.name for agent in AGENTS if agent not in chosen)
@@ -130,8 +143,8 @@ def _say_found(out: Out, chosen: list[Agent]) -> None:
     out.say(f"found: {found}" + (f"; not on this account: {missing}" if missing else ""))
 
 
-def _bring_in(out: Out, agent: Agent) -> None:
-    """Import the agent's transcripts, and say how many there were."""
+def _import_transcripts(out: Out, agent: Agent) -> None:
+    """Import the transcripts of the agent, and print how many there were."""
     try:
         with opened(scope_choice="global") as sf:
             report = sf.imports.run(agent.name, progress=reported(out))
@@ -204,7 +217,7 @@ def _diff(out: Out, plans: list[Plan]) -> None:
     out.say("nothing was changed (--dry-run)" if rows else "nothing to change")
 
 
-def _tell(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str], *, remove: bool) -> None:
+def _show_result(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str], *, remove: bool) -> None:
     rows = []
     for plan in plans:
         state = ("removed" if remove else "installed") if plan.changes else ("not there" if remove else "current")
@@ -215,8 +228,8 @@ def _tell(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str], *, re
     out.rows(rows, COLUMNS, next=None)
 
 
-def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
-    """Entries that an installation added elsewhere stay until you remove them by name."""
+def _name_loops(out: Out, settings: Settings, agent: Agent) -> None:
+    """Name the loops that import the transcripts of this agent. `install --remove` does not remove them."""
     if not exists(settings):
         return
     name: dict[str, object] = {"name": f"import-{agent.name}"}
@@ -224,10 +237,10 @@ def _left_behind(out: Out, settings: Settings, agent: Agent) -> None:
         found = [row["id"] for row in sf.rows("SELECT id FROM loop WHERE name = :name AND state <> 'removed'", name)]
     for id in found:
         remove = hints.command("loop", "remove", short(id))
-        out.say(f"{agent.name}: its transcripts are still imported; to end that: {remove}")
+        out.say(f"{agent.name}: a loop still imports its transcripts; to remove it: {remove}")
 
 
-def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None, *, served: bool) -> None:
+def _remaining_steps(out: Out, agent: Agent, program: str, loop: bool | None, *, served: bool) -> None:
     out.say(f"{agent.name}: {agent.restart}")
     _offer_loop(out, agent, program, loop)
     if not served:
@@ -235,8 +248,7 @@ def _left_to_do(out: Out, agent: Agent, program: str, loop: bool | None, *, serv
 
 
 def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> None:
-    """Agents delete their transcripts; a loop keeps them. On a terminal it asks; elsewhere it prints a hint."""
-
+    """Offer a loop that imports the transcripts, because agents delete them. Without a terminal, print a hint."""
     name, command = f"import-{agent.name}", [program, "import", agent.name]
     line = hints.command("loop", "add", name, "--every", IMPORT_EVERY, "--", *command)
     if wanted is None and out.for_people and sys.stdin.isatty() and sys.stderr.isatty():
@@ -253,7 +265,7 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
 
 
 def _mcp(agent: Agent, program: str) -> str:
-    """Their own commands write it best."""
+    """The command that adds the MCP server; most agents have a command of their own for it."""
     line = f"{hints.word(program)} mcp"
     return {
         "claude-code": f"claude mcp add --scope user standfast -- {line}",

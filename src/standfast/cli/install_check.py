@@ -1,4 +1,4 @@
-"""Run what `standfast install` has installed once, as the agent would, and say what went wrong."""
+"""Test what `standfast install` installed: run the hook and the server once, as the agent would."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ if TYPE_CHECKING:
 
 TEST_MAX_S = 30
 SERVER_MAX_S = 90
-"""It loads for a second of CPU, and longer on a busy machine."""
+"""The server needs a second of CPU to start, and longer on a busy machine."""
 
 
 def tested(settings: Settings, plans: list[Plan], program: str) -> dict[tuple[str, str], str]:
-    """Run the installed hook once as the agent would; the failure, or None."""
-    found = {(plan.agent.name, "hooks"): _heard(settings, plan, program) for plan in plans if "hooks" in plan.parts}
+    """Run each installed hook and the server once. The problem of each part, empty if it works."""
+    found = {
+        (plan.agent.name, "hooks"): _hook_problem(settings, plan, program) for plan in plans if "hooks" in plan.parts
+    }
     served = [plan for plan in plans if "mcp" in plan.parts]
     if served:
-        problem = _answers(program)
+        problem = _server_problem(program)
         found |= {(plan.agent.name, "mcp"): problem for plan in served}
     return found
 
 
-def _answers(program: str) -> str:
-    """Say hello to our MCP server, as an agent does."""
+def _server_problem(program: str) -> str:
+    """Send `initialize` to the MCP server, as an agent does. The problem, or an empty text."""
     import json
     import subprocess
 
@@ -41,12 +43,12 @@ def _answers(program: str) -> str:
         return f"the MCP server does not answer: {error}"
     if b'"serverInfo"' in ran.stdout:
         return ""
-    last = ran.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing was said"]
+    last = ran.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it printed nothing"]
     return f"the MCP server does not answer: {last[0][:200]}"
 
 
-def _heard(settings: Settings, plan: Plan, program: str) -> str:
-    """Run the installed hook once, and look for what it left. What went wrong, if it did."""
+def _hook_problem(settings: Settings, plan: Plan, program: str) -> str:
+    """Run the installed hook once and look for its record. The problem, or an empty text."""
     import json
     import subprocess
 
@@ -68,11 +70,10 @@ def _heard(settings: Settings, plan: Plan, program: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"the installed command does not run: {error}"
     if ran.returncode != 0 or ran.stdout:
-        return (
-            f"the installed command exits with {ran.returncode} and says {ran.stdout[:200].decode(errors='replace')!r}"
-        )
+        printed = ran.stdout[:200].decode(errors="replace")
+        return f"the installed command exits with {ran.returncode} and prints {printed!r}"
     spool.key(settings.data_dir)
     with opened(settings) as sf:
         if Hooks(sf._store).checked(plan.agent.name, native):
             return ""
-    return "the installed command runs, and nothing of it has come to the store: standfast doctor"
+    return "the installed command runs, but its record is not in the store: standfast doctor"

@@ -1,4 +1,4 @@
-"""`standfast knowledge`: texts that agents learned, with their sources."""
+"""`standfast knowledge`: add, search and forget texts that agents learned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 knowledge = noun(
     "knowledge",
-    "What agents learned, with its source: add, search, forget.",
+    "Add, search and forget texts that agents learned, with their sources.",
     default="list",
     of="standfast.record.knowledge:KnowledgeStore",
 )

@@ -1,8 +1,8 @@
 """`standfast lock`: one holder at a time for any file, port or deployment.
 
-With a command, the command's own process is the holder: it is started stopped, the lock is taken in
-its name, and only then it begins. While it runs its lease is renewed; if it is killed, the lock is free at once.
-Without one the actor holds the lock, until `--release` or the time is over.
+With a command, the process of the command is the holder. It starts blocked, this process acquires the lock for it, and
+then it runs the command. This process renews the lease while the command runs. If the command is killed, the lock is
+free immediately. Without a command the actor holds the lock until `--release`, or until the lease expires.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
 
 VARIABLE = "STANDFAST_LOCK"
-"""Names the lock for the command that runs under it."""
+"""The command finds the name of the lock in this variable."""
 LOOK_AGAIN_S = 1.0
 
 COLUMNS = [
@@ -45,7 +45,7 @@ COLUMNS = [
 
 
 class Lock(Command):
-    """There are no verbs here; who types one must not get a lock of that name, or run a command by mistake."""
+    """Refuses verbs: `lock acquire NAME` must not acquire a lock named `acquire`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [word for word in args if not word.startswith("-")]
@@ -64,11 +64,16 @@ class Lock(Command):
     examples=("standfast lock deploy --wait 10m -- ./deploy.sh", "standfast lock port-8080 --for 30m"),
 )
 @argument("name", required=False)
-@option("--for", "for_", type=DURATION, help="Lease duration.  [default: 15m, or while COMMAND runs]")
-@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives.")
-@option("--wait", type=DURATION, help="Wait this long for another holder to release it.")
-@option("--note", help="What it is for; shown to others that want it.")
-@option("--release", is_flag=True, help="Release it.")
+@option(
+    "--for",
+    "for_",
+    type=DURATION,
+    help="Hold the lock for this long after your last command.  [default: 15m, or while COMMAND runs]",
+)
+@option("--while", "pid", type=int, metavar="PID", help="Hold the lock while this process lives: --while $$")
+@option("--wait", type=DURATION, help="Wait this long for another holder to release the lock.")
+@option("--note", help="Show this note to others that wait for the lock.")
+@option("--release", is_flag=True, help="Release the lock.")
 @scope_options
 @command_line()
 def lock(
@@ -82,7 +87,7 @@ def lock(
     scope_choice: str | None,
     command: tuple[str, ...],
 ) -> None:
-    """Hold the lock NAME; with COMMAND, while it runs. Without NAME, list the locks and their holders."""
+    """Hold the lock NAME, while COMMAND runs if it is given. Without NAME, list all locks and their holders."""
     if name is None and command:
         raise click.UsageError("NAME is missing before --")
     if name is None:
@@ -101,7 +106,7 @@ def _list(out: Out, scope_choice: str | None) -> None:
             found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
             ours = next((one.name for one in found if one.standing != "live" or one.agent == sf.agent), None)
     except NoStore as error:
-        out.rows([], [], empty=f"{error.message}; {error.hint}")  # as every list answers
+        out.rows([], [], empty=f"{error.message}; {error.hint}")  # like every other list
         return
     out.rows(
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
@@ -113,8 +118,8 @@ def _list(out: Out, scope_choice: str | None) -> None:
 
 def _release(out: Out, name: str, scope_choice: str | None) -> None:
     with opened(scope_choice=scope_choice, create=False) as sf:
-        given_back = sf.leases.release(name)
-    out.record(plain(given_back), [f"{name} is free"])
+        released = sf.leases.release(name)
+    out.record(plain(released), [f"{name} is released"])
 
 
 def _hold(
@@ -153,13 +158,13 @@ def _run(
         child = Child(command, os.getcwd(), before, variable=VARIABLE)
         try:
             with connect(settings, pid=child.pid) as sf:
-                # Shorter than between two renewals it would be lost while the command runs.
+                # A lease must last longer than the time between two renewals.
                 held = _acquired(sf, name, max(duration_us(for_, "--for") or 0, PROCESS_US) / SECOND_US, wait_us, note)
                 renewing = renewer(sf._store)
                 renewing.start()
                 child.go(name)
                 code = child.wait()
-                code = _given_back(out, sf, held, code, kept=renewing.trusted)
+                code = _released(out, sf, held, code, kept=renewing.trusted)
         finally:
             child.never()
     finally:
@@ -168,7 +173,7 @@ def _run(
 
 
 def _acquired(sf: Standfast, name: str, for_: Duration | None, wait_us: int, note: str | None) -> Lease:
-    """The lock, as soon as it is free, or InProgress when patience is over."""
+    """Acquire the lock, or wait for it. Raises InProgress after `wait_us`."""
     from signal import SIGHUP, SIGINT, SIGQUIT, SIGTERM, sigpending
 
     end = monotonic() + wait_us / 1_000_000
@@ -181,29 +186,29 @@ def _acquired(sf: Standfast, name: str, for_: Duration | None, wait_us: int, not
             except InProgress:
                 if (left_s := end - monotonic()) <= 0:
                     raise
-            # A holder that dies rings no bell: look again in any case.
+            # No notification is sent when a holder dies, so the wait is short.
             watch.wait(min(left_s, LOOK_AGAIN_S))
             if sigpending() & {SIGINT, SIGTERM, SIGHUP, SIGQUIT}:
-                raise click.Abort  # they are held back for the command, which will not begin
+                raise click.Abort  # blocked for the command, which will not start
 
 
-def _given_back(out: Out, sf: Standfast, held: Lease, code: int, *, kept: bool) -> int:
-    """The command has ended as it has; but if the lock was lost while it ran, success must not be said.
+def _released(out: Out, sf: Standfast, held: Lease, code: int, *, kept: bool) -> int:
+    """Release the lock. Returns the exit code of the command, or an error if the lock was lost while the command ran.
 
-    If it was renewed in time until the command ended, a present holder came after that.
+    If the lease was renewed until the command ended (`kept`), another holder acquired the lock after that: no error.
     """
     try:
         sf.leases.release(held.name, held.fence)
     except StandfastError as error:
         if kept and isinstance(error, LeaseLost):
             return code
-        out.error(error.code, f"the command ended, and its lock could not be given back: {error.message}", error.hint)
+        out.error(error.code, f"the command ended, and its lock could not be released: {error.message}", error.hint)
         return code or exits.code_of(error)
     return code
 
 
 def held_for(for_: str | None, pid: int | None) -> Duration | None:
-    """A lease of a process ends with it; the time limit is only the last resort."""
+    """The duration of a lease. With `pid` the lease ends with that process, so the longest duration is used."""
     if pid is None or for_ is not None:
         return for_
     from standfast.core.leases import LEASE_MAX_US

@@ -1,4 +1,4 @@
-"""`standfast loop`: commands on a schedule, and the outcome of every slot."""
+"""`standfast loop`: run commands on a schedule, and show the outcome of each slot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUN_STATES = ("queued", "running", "done", "failed", "timed_out", "skipped", "mi
 
 loop = noun(
     "loop",
-    "Loops: schedules. Every slot leaves one row that says what became of it, and why.",
+    "Run commands on a schedule. Each slot has one row with its outcome and the reason.",
     default="list",
     of="standfast.record.loops:Loops",
 )
@@ -142,9 +142,9 @@ loop.generate(
 
 @loop.verb("run", examples=("standfast loop run nightly", "standfast loop run nightly --here"))
 @argument("name")
-@option("--here", is_flag=True, help="In this terminal, now; exits as the command does.")
+@option("--here", is_flag=True, help="Run it now in this terminal, and exit with its exit code.")
 def run(out: Out, name: str, here: bool) -> None:
-    """Ask for a run of NAME now: the daemon performs it, behind what of it waits or goes already."""
+    """Request a run of NAME now. The daemon starts it after runs of NAME that are queued or running."""
     from standfast.cli.loop_here import run_here
 
     if here:
@@ -156,7 +156,7 @@ def run(out: Out, name: str, here: bool) -> None:
 
 
 def _cancelled(_: Standfast, found: Run) -> One:
-    words = "is cancelled" if found.state == "cancelled" else "is asked to end"
+    words = "is cancelled" if found.state == "cancelled" else "was asked to end"
     return One(found, [f"{short(found.id)} of {found.loop} {words}"], then="loop runs {loop}")
 
 
@@ -173,7 +173,7 @@ loop.generate(
 
 
 def _absent_of(sf: Standfast, found: Sequence[Loop]) -> dict[str, Absent]:
-    """The slots without a row of these loops."""
+    """The slots of these loops that were due and have no row, because no daemon ran."""
     ids = {one.id for one in found}
     return {one.loop_id: one for one in sf.loops.absent(everywhere=True, limit=1000) if one.loop_id in ids}
 
@@ -193,7 +193,7 @@ loop.generate(
     answer=_listed,
     options={"state": {"type": click.Choice(STATES)}},
     then="loop runs --since 1d",
-    empty="there is no loop here; standfast loop add NAME --every 15m -- COMMAND",
+    empty="there is no loop here; add one: standfast loop add NAME --every 15m -- COMMAND",
     examples=("standfast loop list", "standfast loop list --all --json"),
 )
 
@@ -226,11 +226,11 @@ loop.generate(
     examples=("standfast loop runs nightly --since 3w", "standfast loop runs --since 'tue 03:00' --state missed"),
 )
 @argument("name", required=False)
-@option("--since", type=TIME, help='Slots since then: 3w, 2h, "tue 03:00", "2026-11-01".')
-@option("--until", type=TIME, help="Slots before then.")
-@option("--state", type=click.Choice((*RUN_STATES, "absent")))
-@option("--after", metavar="CURSOR", help="Start after this cursor, the `next` of the last page.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--since", type=TIME, help='Only list slots since this time: 3w, 2h, "tue 03:00", "2026-11-01".')
+@option("--until", type=TIME, help="Only list slots before this time.")
+@option("--state", type=click.Choice((*RUN_STATES, "absent")), help="Only list slots in this state.")
+@option("--after", metavar="CURSOR", help="Start after this cursor: the `next` of the page before.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Print at most N rows.")
 @scope_options
 def runs(
     out: Out,
@@ -242,7 +242,7 @@ def runs(
     limit: int,
     scope_choice: str | None,
 ) -> None:
-    """What became of each slot, the newest first, and why. Slots that no daemon fired are listed as absent."""
+    """List the outcome of each slot and its reason, the newest first. A slot without a daemon is absent."""
     from standfast.core.checks import past_us
 
     everywhere = scope_choice == "all"
@@ -275,10 +275,10 @@ def runs(
 
 @loop.verb("output", examples=("standfast loop output 9k2m4x", "standfast loop output nightly --stderr"))
 @argument("run", metavar="RUN|LOOP")
-@option("--stderr", "stream", flag_value="stderr", help="Only stderr.")
-@option("--stdout", "stream", flag_value="stdout", help="Only stdout.")
+@option("--stderr", "stream", flag_value="stderr", help="Only print stderr.")
+@option("--stdout", "stream", flag_value="stdout", help="Only print stdout.")
 def output(sf: Standfast, run: str, stream: str | None) -> One:
-    """Print what a run wrote to stdout and stderr. For a LOOP: its newest run."""
+    """Print what a run wrote to stdout and stderr; for a LOOP, its newest run."""
     found = _run_of(sf, run)
     wanted = [stream] if stream else ["stdout", "stderr"]
     texts = {name: _artifact(sf, getattr(found, f"{name}_id")) for name in wanted}
@@ -288,13 +288,13 @@ def output(sf: Standfast, run: str, stream: str | None) -> One:
 
 
 def _run_of(sf: Standfast, name: str) -> Run:
-    """A run by its id, or the newest run of a loop that has begun."""
+    """A run by its id, or the newest started run of a loop."""
     try:
         return sf.runs.get(name)
     except NotFound as error:
         runs = [one for one in sf.runs.list(sf.loops.get(name).id, limit=100) if one.attempt]
         if not runs:
-            raise NotFound(f"no run of {name} has begun", hints.command("loop", "runs", name)) from error
+            raise NotFound(f"no run of {name} has started", hints.command("loop", "runs", name)) from error
         return runs[0]
 
 
@@ -306,7 +306,7 @@ def _artifact(sf: Standfast, id: str | None) -> str:
 
 
 def plain(found: Loop, late: Absent | None = None) -> dict[str, Any]:
-    """The noun's own fields; never the value of a variable that looks like a secret."""
+    """The fields of the loop as JSON, without the values of variables that look like secrets."""
     return {**values.plain(found), "absent": late.as_dict() if late else None}
 
 
@@ -335,12 +335,12 @@ def _run_row(found: Run, zone: str) -> dict[str, Any]:
 
 
 def _spanning(reason: str, slots: int, until_us: int, zone: str) -> str:
-    """Why slots that share a row did not run, and up to which one."""
+    """The reason of slots that share a row, with their number and the last slot."""
     return f"{reason}{'; ' if reason else ''}{slots} slots, the last {_at(until_us, zone)}"
 
 
 def _absent_row(late: Absent, *, people: bool) -> dict[str, Any]:
-    """Derived from the schedule: there is no such row in the store, and that is what it says."""
+    """A row for slots that the store has no row of. It is derived from the schedule."""
     from standfast.record.loops.fire import ABSENT
 
     reason = ABSENT

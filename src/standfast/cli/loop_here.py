@@ -1,4 +1,4 @@
-"""`standfast loop run --here`: one run of a loop in this terminal. The store records how it ended."""
+"""`standfast loop run --here`: run the command of a loop in this terminal, and record how it ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run_here(out: Out, name: str) -> int:
-    """Ask, claim, run the command under this terminal, and record how it ended; the exit code."""
+    """Request and claim a run, run its command in this terminal, record the outcome, and return the exit code."""
     from standfast.handle import connect
 
     settings = load()
@@ -34,7 +34,7 @@ def run_here(out: Out, name: str) -> int:
         try:
             claimed = sf.runs.claim(host=os.uname().nodename, run_id=asked.id)
         except BaseException as error:
-            sf.runs.cancel(asked.id, f"could not be begun here: {str(error).splitlines()[0]}")
+            sf.runs.cancel(asked.id, f"could not be started here: {str(error).splitlines()[0]}")
             raise
         assert claimed is not None
         ended = _perform(sf, claimed)
@@ -48,9 +48,9 @@ def run_here(out: Out, name: str) -> int:
 
 
 def _confirm(sf: Standfast, name: str, again: str) -> None:
-    """Show the command of a loop that another account or actor wrote, and ask, before it runs here for the first time.
+    """Ask before the command of a loop that another account or actor wrote runs here for the first time.
 
-    A person of an account that the configuration lists counts as this one.
+    An account in the option `accounts` of the configuration counts as this account.
     """
     from standfast.cli.command_consent import Stored, confirm, is_by, is_confirmed
 
@@ -92,7 +92,7 @@ def _perform(sf: Standfast, run: Run) -> Run:
 
 
 def _ended(child: Any) -> int:
-    """Asked to end, and killed if it does not."""
+    """Send SIGTERM, and SIGKILL after 5 s. Returns the exit code."""
     import subprocess
 
     child.terminate()

@@ -1,4 +1,4 @@
-"""`standfast mail`: to another agent, a role or a session; kept until it is done, or until it says why not."""
+"""`standfast mail`: send mail to an agent, a role or a session; read, answer and close it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES = ("sent", "leased", "read", "done", "dead", "expired", "any")
 
 mail = noun(
     "mail",
-    "Mail: to an agent, a role or a session, kept until it is done.",
+    "Send mail to an agent, a role or a session; read, answer and close it.",
     default="list",
     of="standfast.record.mail:Mails",
 )
@@ -50,7 +50,7 @@ COLUMNS = [
 
 
 def _sent(sf: Standfast, sent: Mail) -> One:
-    say = f"sent before with this key, at {moment(sent.sent_us)}" if sent.replayed else ""
+    say = f"already sent with this key, at {moment(sent.sent_us)}" if sent.replayed else ""
     if not say and not sf.mail.has_reader(sent.box):
         say = f"no live session reads {sent.box} now; the mail waits until one does"
     return One(sent, [sent.id], then="mail receipts {id}", say=say)
@@ -61,7 +61,11 @@ _BODY: dict[str, Any] = {
     "in_session": True,
     "also": [
         partial(
-            made, click.Option, ("--body-json", "body__by_name"), "The body as JSON; - reads stdin.", type=JSON_STDIN
+            made,
+            click.Option,
+            ("--body-json", "body__by_name"),
+            "Send this JSON as the body; - reads stdin.",
+            type=JSON_STDIN,
         )
     ],
 }
@@ -108,13 +112,13 @@ mail.generate(
 @option(
     "--to",
     metavar="ADDRESS",
-    help="The box: reviewer, role:reviewer, session:fix-42.  [default: this actor's]",
+    help="Read this box: reviewer, role:reviewer, session:fix-42.  [default: the box of this actor]",
 )
-@option("--thread", help="Only of this conversation: a mail of it.")
-@option("--for", "for_", type=DURATION, help="Hold it this long after your last command.  [default: 15m]")
-@option("--while", "pid", type=int, metavar="PID", help="Hold it while this process lives: --while $$")
-@option("--wait", type=SECONDS, help="Wait this long for one to arrive: 30s, 10m.")
-@option("--body", "body_only", is_flag=True, help="Print the body alone.")
+@option("--thread", metavar="ID", help="Only read the conversation of this mail.")
+@option("--for", "for_", type=DURATION, help="Hold the mail for this long after your last command.  [default: 15m]")
+@option("--while", "pid", type=int, metavar="PID", help="Hold the mail while this process lives: --while $$")
+@option("--wait", type=SECONDS, help="Wait this long for mail to arrive: 30s, 10m.")
+@option("--body", "body_only", is_flag=True, help="Print only the body.")
 def read(
     out: Out,
     mail: str | None,
@@ -125,10 +129,10 @@ def read(
     wait: str | None,
     body_only: bool,
 ) -> None:
-    """Take the next mail of a box, or MAIL, and show it. Exit 3 if there is none.
+    """Lease the next mail of a box, or MAIL, and show it. Exit 3 if there is none.
 
-    It is this actor's until it is done, deferred, or the time is over: then it comes back. To look without
-    taking it: mail show.
+    Other readers do not get the mail until it is done or deferred, or until the lease expires. To read it without a
+    lease: mail show.
     """
     from standfast.cli.lock import held_for
 
@@ -139,7 +143,7 @@ def read(
             taken = _waited(sf, to, thread, held, wait)
         box = to or sf.agent
     if taken is None:
-        raise NotFound(f"no mail is ready for {box}", "what there is: standfast mail list", code="nothing_ready")
+        raise NotFound(f"no mail is ready for {box}", "list all mail: standfast mail list", code="nothing_ready")
     _print(out, taken, body_only=body_only)
     out.then(hints.command("mail", "done", short(taken.id)), hints.command("mail", "reply", short(taken.id), "TEXT"))
 
@@ -147,7 +151,7 @@ def read(
 def _waited(sf: Any, to: str | None, thread: str | None, held: Any, wait: str) -> Mail | None:
     with sf.mail.follow(to, thread=thread, for_=held, timeout=wait) as follow:
         found = next(follow, None)
-    # After the follower has let go of it, so that this actor's commands renew it.
+    # Read again after the follower released the mail: this lease is the actor's, and its commands renew it.
     return sf.mail.read(found.id) if found is not None else None
 
 
@@ -159,11 +163,11 @@ def _waited(sf: Any, to: str | None, thread: str | None, held: Any, wait: str) -
     ),
 )
 @argument("to", required=False)
-@option("--thread", help="Only of this conversation: a mail of it.")
-@option("--for", "for_", type=DURATION, help="Mail that is not done is delivered again after this.  [default: 15m]")
-@option("--idle", "--timeout", "idle", type=SECONDS, help="End after this long without mail.  [default: never]")
+@option("--thread", metavar="ID", help="Only read the conversation of this mail.")
+@option("--for", "for_", type=DURATION, help="Deliver mail again if it is not done after this time.  [default: 15m]")
+@option("--idle", "--timeout", "idle", type=SECONDS, help="End after this long without new mail.  [default: never]")
 @option("--limit", type=click.IntRange(1), metavar="N", help="End after N mails.")
-@option("--done", "at_once", is_flag=True, help="Each is done once it is printed.")
+@option("--done", "at_once", is_flag=True, help="Mark each mail as done after it is printed.")
 def follow(
     out: Out,
     to: str | None,
@@ -173,9 +177,9 @@ def follow(
     limit: int | None,
     at_once: bool,
 ) -> None:
-    """Print mail as it comes to TO, by default to this actor; with --json or --jsonl a record a line.
+    """Print mail to TO as it arrives, by default to this actor; --json and --jsonl print one record per line.
 
-    A printed mail is leased, and read when the next one comes. `mail done` ends it.
+    A printed mail is leased. It is marked as read when the next mail is printed. `mail done` closes it.
     """
     from itertools import islice
 
@@ -206,7 +210,7 @@ def _deferred(_: Standfast, found: Mail) -> One:
 
 
 def _released(_: Standfast, found: Mail) -> One:
-    return One(found, "{id} is free") if found.state == "sent" else _dead(_, found)
+    return One(found, "{id} is released") if found.state == "sent" else _dead(_, found)
 
 
 mail.generate(
@@ -299,11 +303,17 @@ mail.generate("show", answer=_shown, examples=("standfast mail show 9k2m4x", "st
     examples=("standfast mail receipts", "standfast mail receipts review:42 --wait 10m"),
 )
 @argument("mail", required=False)
-@option("--from", "sender", metavar="ADDRESS", help="What this sender sent.  [default: this actor]")
-@option("--wait", type=SECONDS, help="Wait this long until MAIL is done: 10m. Exit 75 if it is not.")
-@option("--until", type=click.Choice(("leased", "read", "done")), default="done", show_default=True)
-@option("--after", metavar="CURSOR", help="Start after this cursor, the `next` of the last page.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@option("--from", "sender", metavar="ADDRESS", help="Show mail from this sender.  [default: this actor]")
+@option("--wait", type=SECONDS, help="Wait this long until MAIL is done: 10m. Exit 75 if it is not done by then.")
+@option(
+    "--until",
+    type=click.Choice(("leased", "read", "done")),
+    default="done",
+    show_default=True,
+    help="With --wait: wait until MAIL is in this state.",
+)
+@option("--after", metavar="CURSOR", help="Start after this cursor: the `next` of the page before.")
+@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Print at most N rows.")
 def receipts(
     sf: Standfast,
     mail: str | None,
@@ -313,11 +323,11 @@ def receipts(
     after: str | None,
     limit: int,
 ) -> One | Many:
-    """Show what became of MAIL (id or key), or of all mail from this actor."""
+    """Show the delivery state of MAIL (id or key), or of all mail from this actor."""
     if mail is None:
         found = sf.mail.receipts(sender=sender, limit=limit, after=after)
         columns = "id", "box to", "state", "sent_us sent", "words what became of it"
-        return Many(found, columns, limit, then="mail receipts {id}", empty="nothing was sent")
+        return Many(found, columns, limit, then="mail receipts {id}", empty="no mail was sent")
     one = sf.mail.delivered(mail) if wait is None else sf.mail.wait(mail, until=until, timeout=wait)
     return One(one, _delivery_lines(one))
 
@@ -369,7 +379,7 @@ def _holder(found: Mail) -> str | None:
 
 
 def _print(out: Out, found: Mail, *, body_only: bool = False) -> None:
-    """For people and agents as text that can be trusted with a terminal; for programs as it is."""
+    """Print text that is safe for a terminal, or the mail as JSON."""
     from standfast.record.mail.envelope import body_lines, rendered
 
     text = "\n".join(body_lines(found.body)) if body_only else rendered(found)
@@ -379,6 +389,6 @@ def _print(out: Out, found: Mail, *, body_only: bool = False) -> None:
 def _delivery_lines(found: Delivery) -> list[str]:
     lines = [f"{short(found.id)} to {clean_lines(found.box)}: {clean_lines(found.words)}"]
     for one in found.attempts:
-        end = f"{one.outcome}{f': {one.reason}' if one.reason else ''}" if one.outcome else "under way"
+        end = f"{one.outcome}{f': {one.reason}' if one.reason else ''}" if one.outcome else "in progress"
         lines.append(f"  attempt {one.n}  {moment(one.began_us)}  {clean_lines(one.agent)}  {clean_lines(end)}")
     return lines

@@ -1,4 +1,4 @@
-"""`standfast mcp`: the tools of this store for an agent, over stdin and stdout or a Unix socket."""
+"""`standfast mcp`: serve the tools of this store over stdio or a Unix socket."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from standfast.errors import InvalidInput
 
 
 @command("mcp", examples=("claude mcp add standfast -- standfast mcp", "standfast mcp --socket ~/.standfast/mcp.sock"))
-@option("--tools", is_flag=True, help="List the tools and end.")
-@option("--socket", metavar="PATH", help="Serve every connection to this Unix socket (mode 0600), until a signal.")
+@option("--tools", is_flag=True, help="List the tools and exit.")
+@option("--socket", metavar="PATH", help="Serve all connections to this Unix socket (mode 0600) until a signal.")
 def mcp(out: Out, tools: bool, socket: str | None) -> None:
-    """Serve the tools of this store to one agent over stdio, until it hangs up. An agent starts this."""
+    """Serve the tools of this store to one agent over stdio until it disconnects. The agent starts this command."""
     from standfast.modules import install
 
     try:
@@ -27,7 +27,7 @@ def mcp(out: Out, tools: bool, socket: str | None) -> None:
             "the MCP server needs packages that are not installed", install("mcp"), code="missing_extra"
         ) from error
     if socket is not None:
-        # A call over a socket never counts as a call by the person who started the server.
+        # A call over the socket is not a call by the person who started the server.
         os.environ.setdefault("STANDFAST_ACTOR", f"mcp:{os.path.basename(socket)}")
     with opened() as sf:
         callers = Callers(sf)

@@ -24,31 +24,38 @@ if TYPE_CHECKING:
     ),
 )
 @argument("key")
-@option("--by", help="Compare this instead of the command line: the same key must mean the same.")
-@option("--probe", help="In doubt, ask: exit 0 = it was applied (stdout is the result), 3 = it was not.")
-@option("--no-probe", is_flag=True, help="Use no ready probe, also if standfast has one for COMMAND.")
+@option("--by", help="Compare this text instead of the command line; another text under the same KEY exits 4.")
 @option(
-    "--settle", help='The probe\'s "not applied" counts only this long after the last command ended.  [default: 10s]'
+    "--probe",
+    help="Run this command if the outcome is in doubt: exit 0 means applied (stdout is the result), 3 not applied.",
 )
+@option("--no-probe", is_flag=True, help="Do not use the ready probe that standfast has for some commands.")
 @option(
-    "--retry-failed", is_flag=True, help="A non-zero exit means that nothing was done: the next call runs it again."
+    "--settle",
+    metavar="DURATION",
+    help='Accept "not applied" only this long after the last command ended.  [default: 10s]',
 )
+@option("--retry-failed", is_flag=True, help="Treat a non-zero exit as not applied: the next call runs COMMAND again.")
 @option("--until-ok", is_flag=True, hidden=True)
-@option("--again", is_flag=True, help="Run it again, although it was done or may have happened in part.")
-@option("--per", type=click.Choice(["hour", "day", "week"]), help="Once in each, by the clock on the wall.")
-@option("--approve", is_flag=True, help="A person has to approve this command line first.")
-@option("--attempts", type=click.IntRange(1, 10), default=1, help="How many runs one approval allows.  [default: 1]")
-@option("--in", "inputs", multiple=True, metavar="FILE", help="COMMAND reads FILE: its content is compared, too.")
+@option("--again", is_flag=True, help="Run COMMAND again, although it was done or may have happened in part.")
+@option(
+    "--per",
+    type=click.Choice(["hour", "day", "week"]),
+    help="Run COMMAND once per hour, day or week of the local clock.",
+)
+@option("--approve", is_flag=True, help="Require the approval of a person for this command line first.")
+@option("--attempts", type=click.IntRange(1, 10), default=1, help="One approval allows N runs.  [default: 1]")
+@option("--in", "inputs", multiple=True, metavar="FILE", help="Also compare the content of FILE, which COMMAND reads.")
 @option(
     "--out",
     "outputs",
     multiple=True,
     metavar="FILE",
-    help="COMMAND writes FILE: it is stored; a later call writes it if it is missing.",
+    help="Store FILE, which COMMAND writes; a later call writes it again if it is missing.",
 )
-@option("--why", help="Reason shown to the approver.")
-@option("--session", envvar="STANDFAST_SESSION", help="The session it belongs to: key or id.")
-@option("--task", help="The task it is done for: id, or the end of it.")
+@option("--why", help="Show this reason to the approver.")
+@option("--session", envvar="STANDFAST_SESSION", help="The session that the run belongs to.")
+@option("--task", help="The task that the run is done for.")
 @command_line("argv", required=True)
 def once(
     out: Out,
@@ -72,8 +79,8 @@ def once(
 ) -> None:
     """Run COMMAND once per KEY. Later calls print the stored output.
 
-    Exit 0 is the result. A non-zero exit proves nothing: the command may have acted in part. The next call asks the
-    probe, or exits 6. A command that a signal ended is in doubt too.
+    Exit 0 is the result. After a non-zero exit, COMMAND may have acted in part: the next call runs the probe, or exits
+    6 without one. A command that was killed by a signal is in doubt too.
     """
     from standfast.cli.once_run import Asked, run_once
 
@@ -100,13 +107,13 @@ def once(
 
 
 def period(per: str, clock: Clock) -> str:
-    """The hour, day or week it is now, where the person is."""
+    """The current hour, day or week in local time."""
     shapes: dict[str, str] = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%G-W%V"}
     return strftime(shapes[per], localtime(clock.now_us() // 1_000_000))
 
 
 def begins_us(per: str, clock: Clock) -> int:
-    """When that hour, day or week began."""
+    """When the current hour, day or week began."""
     now = localtime(clock.now_us() // 1_000_000)
     hour = now.tm_hour if per == "hour" else 0
     day = now.tm_mday - (now.tm_wday if per == "week" else 0)

@@ -1,8 +1,8 @@
 """Files of `standfast once`: `--in` files are compared with the key, `--out` files are stored and written again.
 
-The content of an `--in` file is part of the intent: the same key with another content is a KeyConflict. An `--out` file
-is stored as an artifact when the command has ended with 0. A replay writes it again if it is missing. A file that is
-there is never overwritten.
+The content of an `--in` file is part of the intent: the same key with other content raises KeyConflict. An `--out` file
+is stored as an artifact when the command exits 0. A replay writes the file again if it is missing. It never overwrites
+an existing file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _digest(path: str) -> str:
 
 
 def stored(out: Out, sf: Standfast, paths: tuple[str, ...]) -> dict[str, str]:
-    """Store each file that the command wrote: its path and the id of its artifact."""
+    """Store each file that the command wrote. Returns the path and the artifact id of each."""
     found: dict[str, str] = {}
     for path in paths:
         if os.path.isfile(path):
@@ -49,7 +49,7 @@ def stored(out: Out, sf: Standfast, paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def written_again(out: Out, sf: Standfast, files: object) -> None:
-    """Write the stored files that are missing; name those that have another content by now."""
+    """Write stored files that are missing, and print a message for files whose content has changed."""
     for path, id in files.items() if isinstance(files, dict) else ():
         artifact = sf.artifacts.show(id)
         if not os.path.lexists(path):
@@ -57,6 +57,6 @@ def written_again(out: Out, sf: Standfast, files: object) -> None:
             out.say(f"standfast: wrote {path} again ({artifact.size_bytes:,} bytes)")
         elif not os.path.isfile(path) or _digest(path) != artifact.digest.rpartition(":")[2]:
             out.say(
-                f"standfast: {path} is not as the command wrote it, and stays as it is",
+                f"standfast: {path} has changed since the command wrote it, and was not overwritten",
                 f"  {hints.command('artifact', 'get', short(id), '-o', f'{path}.stored')}",
             )

@@ -1,7 +1,7 @@
-"""The ready probe of `standfast once`: standfast knows some commands and how to look them up.
+"""The ready probe of `standfast once`: for some commands standfast can find out whether they were applied.
 
-What the probe needs (the commit that is pushed, the version that is published) is read before the command runs and
-stored with the intent. In doubt, the next call looks the stored facts up, not the present ones.
+The facts that a probe needs, such as the pushed commit or the published version, are read before the command runs and
+stored with the intent. If the outcome is in doubt, the next call looks for the stored facts, not for the current ones.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class Ready(NamedTuple):
-    """The entry of the table that knows this command, and the facts that were read."""
+    """The action that matches this command, and its facts."""
 
     action: Action
     facts: Facts
 
     @property
     def shown(self) -> str:
-        """What the probe does, for people."""
+        """A description of the probe for people."""
         return table.shown(self.facts)
 
     @property
@@ -47,7 +47,7 @@ class Ready(NamedTuple):
         wait: Callable[[Clock, int], None],
         mask: Any,
     ) -> Asking | None:
-        """The probe of this call; None where sending again is the way to settle it."""
+        """The probe of this call; None if the action is only sent again."""
         from standfast.ledger.effects import identity
 
         if self.action.find is None:
@@ -66,7 +66,7 @@ class Ready(NamedTuple):
 
 
 def ready_probe(argv: Sequence[str], cwd: str) -> Ready | None:
-    """The ready probe of a command; None if standfast does not know it, or cannot read its facts."""
+    """The ready probe of a command; None if standfast has none, or cannot read the facts."""
     known = table.recognised(argv, cwd)
     if known is None or (known.action.find is None and known.action.idempotent_s is None):
         return None
@@ -77,5 +77,5 @@ def ready_probe(argv: Sequence[str], cwd: str) -> Ready | None:
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(printed(text), file=sys.stderr, flush=True)

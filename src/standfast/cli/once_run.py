@@ -1,9 +1,9 @@
 """How `standfast once` runs its command.
 
-The child process starts blocked. It runs the command after one message from us. So it
-exists, and holds the effect, before it does anything; and if the key was done before, it never
-begins. The holder is the command's own process, not ours: if either of the two is killed, the
-next call sees at once whether the command still runs.
+The child process starts blocked, and runs the command after it receives one message. Therefore the child exists and
+holds the effect before the command does anything. If the key was done before, the command never starts. The process of
+the command is the holder, not this process: if either of them is killed, the next call can see whether the command
+still runs.
 
     fork ── waits ──────────────────── execs ──── ends
        └── record the intent ──▶ go ── watch ──┴─▶ record its answer, exit as it did
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
 
 
 class Refused(NotApplied):
-    """It ended, and by its own word nothing was done."""
+    """The command did nothing: it could not start, or a non-zero exit counts as not applied."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -72,7 +72,7 @@ class Refused(NotApplied):
 
 
 class Failed(Exception):
-    """It exited with another code than 0: it may have acted, in part or as a whole."""
+    """The command exited with a non-zero code: it may have acted in part or completely."""
 
     def __init__(self, code: int, streams: dict[str, Any]) -> None:
         super().__init__(f"exit {code}")
@@ -80,7 +80,7 @@ class Failed(Exception):
 
 
 class Killed(Exception):
-    """It was ended by a signal: it has not answered."""
+    """A signal ended the command: its outcome is unknown."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -88,12 +88,12 @@ class Killed(Exception):
 
 
 def run_once(out: Out, asked: Asked) -> int:
-    """The exit code: the command's own, now or when it was run."""
+    """Run the command or replay its output. Returns its exit code."""
     from standfast.cli.once_child import SIGNALS, Child
     from standfast.handle import connect
 
     settings = load()
-    # From here on signals wait until we ask for them, in the child until it is the command.
+    # Block signals here until `Child.wait` takes them, and in the child until it becomes the command.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         child = Child(asked.argv, mask, shown=out.for_people)
@@ -144,7 +144,7 @@ class _Once:
         self.out.record({**about, "replayed": replayed, "ended_us": found.ended_us, "result": result})
 
     def failed(self, wanted: Request, error: Failed) -> int:
-        """The first call exits as the command did; what the next one does is said below its output."""
+        """Exit with the code of the command, and print below its output what the next call can do."""
         if not self.out.for_people:
             self.record(wanted, error.result, replayed=False)
         elif wanted.asking is None:
@@ -155,7 +155,7 @@ class _Once:
         return "Run it again: --again. Count failures as not applied: --retry-failed."
 
     def failure_or(self, wanted: Request, error: EffectInDoubt) -> EffectInDoubt:
-        """The doubt about a command that failed names the options; any other names how to settle it."""
+        """For a command that failed, an error that names the options; otherwise the given error."""
         found = self.sf.effects.get(error.effect_id)
         code = _failed_with(found)
         if found.key != wanted.key or code is None:
@@ -209,7 +209,7 @@ class _Once:
         return wanted._replace(task_id=task_id, gate=gate, for_us=ACTOR_US)
 
     def counted_as_not_applied(self, wanted: Request) -> bool:
-        """Whether the caller's options settled a doubt about this key: the command is run again under the same key."""
+        """Settle a doubt about this key as not applied, if --again or --retry-failed allows it."""
         given = "--again" if self.asked.again else "--retry-failed"
         found = (
             self.sf.effects._maybe(wanted.key, wanted.scope) if self.asked.again or self.asked.retry_failed else None
@@ -217,7 +217,7 @@ class _Once:
         if found is None or not found.in_doubt:
             return False
         if not self.asked.again and _failed_with(found) is None:
-            return False  # a signal ended it: that is no failure to be counted
+            return False  # a signal ended it: --retry-failed covers exit codes only
         evidence = f"run again with {given}; before: {found.error or 'no answer'}"
         self.sf.effects.resolve(found.id, "not_applied", evidence=evidence, attempt=found.attempt)
         return True
@@ -267,7 +267,7 @@ class _Once:
         return Unknown(f"the probe exited {done.returncode}")
 
     def wait(self, of: Clock, us: int) -> None:
-        """Before the probe is asked again; Ctrl-C ends the wait."""
+        """Wait before the probe runs again. Ctrl-C ends the wait."""
         before = signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         try:
             clock.wait(of, us)
@@ -277,12 +277,12 @@ class _Once:
     # -- answering from the record ----------------------------------------------------------------
 
     def replay(self, wanted: Request, result: Any) -> int:
-        """The recorded output, byte for byte; on a terminal through the cleaner, because it is stored text now."""
+        """Print the recorded output byte for byte; on a terminal, escape its control characters."""
         from standfast.cli.once_child import bytes_of
 
         found = self.sf.effects._by_key(wanted.key, wanted.scope)
         self.out.say(f"standfast: replayed from {_when(found.ended_us or found.updated_us)}")
-        answer = result if isinstance(result, dict) and "exit" in result else {"stdout": _told(result)}
+        answer = result if isinstance(result, dict) and "exit" in result else {"stdout": _resolved_text(result)}
         for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
             stream.flush()
             data = bytes_of(answer.get(name))
@@ -292,7 +292,7 @@ class _Once:
 
 
 def _failed_with(found: Effect) -> int | None:
-    """The exit code of a command that failed, if that is what the doubt is about."""
+    """The exit code of the command, if it failed and the effect is therefore in doubt."""
     said = re.fullmatch(r"Failed: exit (\d+)", found.error or "")
     return int(said.group(1)) if said else None
 
@@ -302,8 +302,8 @@ def _exit_of(result: Any) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _told(result: Any) -> str:
-    """The result that a person gave when they resolved the effect."""
+def _resolved_text(result: Any) -> str:
+    """The result that a person gave with `effect resolve`, as output."""
     if result is None:
         return ""
     return f"{result if isinstance(result, str) else dumps(result)}\n"
@@ -316,7 +316,7 @@ def _when(us: int) -> str:
 
 
 def compensating(command: tuple[str, ...]) -> Callable[[Any], dict[str, int]]:
-    """A command that compensates an effect: the recorded result on stdin, its output on stderr."""
+    """A function that runs the command of `effect compensate`, with the recorded result on stdin."""
 
     def run(result: Any) -> dict[str, int]:
         import subprocess

@@ -1,9 +1,9 @@
-"""Where a command's answer goes: data to stdout, words to stderr.
+"""Print the answer of a command: data to stdout, messages to stderr.
 
-A person gets a table or a few lines; `--json` is one document `{"schema_version": 1, "data": …}`,
-with `"next"` beside `data` for a list; `--jsonl` is a record per line, as they come. In both,
-an error is `{"error": {"code", "message", "hint"}}` on stderr. Rows are streamed: a command may
-print more than fits into memory. Every line passes the cleaner in `render`, JSON as JSON escapes.
+The default is a table or a few lines. `--json` prints one document `{"schema_version": 1, "data": …}`, with `"next"`
+beside `data` for a list. `--jsonl` prints one record per line. With both, an error is
+`{"error": {"code", "message", "hint"}}` on stderr. Rows are streamed, so that a list may be larger than memory. All
+lines pass `render.printed`, which escapes control characters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Format = Literal["text", "json", "jsonl"]
 
 
 class Out:
-    """One command's two streams and the format it was asked for."""
+    """The two streams of a command and its format."""
 
     __slots__ = ("_drawn", "chosen", "debug", "format")
 
@@ -33,7 +33,7 @@ class Out:
         self.debug = debug
         self._drawn = False
         self.chosen = ""
-        """`--store` and `--scope` as given: the next command needs them too."""
+        """The given `--store` and `--scope`, which the next command needs too."""
 
     @property
     def for_people(self) -> bool:
@@ -42,7 +42,7 @@ class Out:
     # Data.
 
     def record(self, data: Mapping[str, Any], text: Iterable[str] | None = None, *, exact: bool = False) -> None:
-        """One thing. People see `text`, or its fields. `exact`: a pipe gets `text` byte for byte."""
+        """Print one record: as `text` or its fields, or as JSON. With `exact`, a pipe gets `text` byte for byte."""
         if self.format == "json":
             self._line(dumps({"schema_version": SCHEMA_VERSION, "data": data}))
         elif self.format == "jsonl":
@@ -60,10 +60,7 @@ class Out:
         then: str = "",
         empty: str = "",
     ) -> int:
-        """A list, streamed; `next` is the cursor of the page after it, `then` the command to type next.
-
-        Returns how many there were.
-        """
+        """Print a list. `next` is the cursor of the next page, `then` the next command. Returns the number of rows."""
         counted = _Counted(rows)
         if self.format == "json":
             self._document(counted, next)
@@ -81,21 +78,21 @@ class Out:
         return counted.count
 
     def text(self, text: str) -> None:
-        """Text that is itself the data: a script, a page of help."""
+        """Print text as data: a script, or a page of help."""
         self._line(text)
 
-    # Words.
+    # Messages.
 
     def say(self, *lines: str) -> None:
-        """Words for a person; stderr, so that they never mix with data."""
+        """Print messages to stderr, so that they do not mix with data."""
         self._clear()
-        with suppress(OSError, ValueError):  # the write at the end reports a closed pipe or a full disk
-            sys.stdout.flush()  # in the order of the terminal also where both streams go into one file
+        with suppress(OSError, ValueError):  # the flush at the end reports a closed pipe or a full disk
+            sys.stdout.flush()  # keep the order if both streams go to the same file
         for line in lines:
             print(render.printed(line), file=sys.stderr)
 
     def draw(self, line: str) -> None:
-        """A line on the terminal that the next one, or the answer, replaces (`progress`)."""
+        """Draw a line on the terminal that the next output replaces (`progress`)."""
         sys.stderr.write(f"\r\x1b[K{render.printed(line)}")
         sys.stderr.flush()
         self._drawn = True
@@ -107,7 +104,7 @@ class Out:
             self._drawn = False
 
     def then(self, command: str, *others: str) -> None:
-        """The command to type next, and others in its place, each on a line to paste. Programs know it already."""
+        """Print the next command and its alternatives, one per line. JSON output does not have them."""
         if self.for_people:
             lines = (f"next: {self._chosen(command)}", *(f"  or: {self._chosen(other)}" for other in others))
             color = render.wants_color(sys.stderr)
@@ -126,7 +123,7 @@ class Out:
         if hint:
             self.say(*(f"  {line}" for line in render.clean_lines(hint).splitlines()))
 
-    # Helpers for what people see.
+    # Parts of text output.
 
     @property
     def color(self) -> bool:
@@ -139,7 +136,7 @@ class Out:
         return render.pairs(items, color=self.color, width=render.terminal_width(sys.stdout))
 
     def wrapped(self, text: str, indent: int = 0) -> list[str]:
-        """The text in lines that fit this terminal behind `indent` columns; one line in a pipe."""
+        """The text in lines that fit the terminal behind `indent` columns; in a pipe, one line."""
         width = render.terminal_width(sys.stdout)
         clean = render.clean(text)
         return [clean] if width is None else render.wrapped(clean, max(width - indent, render.FREE_MIN), 100)
@@ -148,7 +145,7 @@ class Out:
         sys.stdout.flush()
 
     def table(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column | str]) -> Iterator[str]:
-        """Lines of a table in the width of this terminal."""
+        """The lines of a table in the width of the terminal."""
         listed = [column if isinstance(column, Column) else Column(column) for column in columns]
         return render.table(rows, listed, width=render.terminal_width(sys.stdout), color=self.color)
 
@@ -189,12 +186,12 @@ class _Counted:
 
 
 def dumps(value: object) -> str:
-    """JSON on one line, and valid for any value of a row. Nothing in it moves a terminal's cursor."""
+    """JSON on one line, for any value of a row. Control characters are escaped."""
     import json
 
     try:
         text = json.dumps(value, ensure_ascii=_ascii_only(sys.stdout), default=_plain, allow_nan=False)
-    except ValueError:  # not a number, or infinite: JSON has no word for it
+    except ValueError:  # JSON has no NaN and no infinity
         text = json.dumps(_finite(value), ensure_ascii=_ascii_only(sys.stdout), default=_plain)
     return render.clean(text, exact=True)
 
@@ -204,7 +201,7 @@ def _ascii_only(stream: TextIO) -> bool:
 
 
 def _plain(value: object) -> object:
-    """A value JSON does not know: bytes in hexadecimal, whole decimals as integers, the rest as its text."""
+    """A value that JSON does not have: bytes as hexadecimal digits, a whole Decimal as an integer, others as text."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     if isinstance(value, tuple | set | frozenset):

@@ -1,7 +1,7 @@
-"""Which commands there are. A new one is a line here and a module beside this one.
+"""The table of commands. A new command is a line here and a module beside this one.
 
-The help screen, `help all`, completion and the tests are made of this table; nothing is
-imported to show it. Commands in FRONT are on the first screen.
+The help screen, `help all`, completion and tests use this table, so that they import no command. The first screen shows
+the commands in FRONT.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One command: where it lives, what it is for, where it is shown."""
+    """One command: its name, its place, its group on the help screen, and a summary."""
 
     name: str
     place: str

@@ -1,12 +1,12 @@
-"""Text for people: tables that fit a terminal and cannot harm it.
+"""Tables and text for a terminal.
 
-A table cuts no time, id, key, name or repository: these cells are printed whole. Free text wraps inside its column.
-Columns that do not fit are printed below their row, one line each with their heading.
+A table prints times, ids, keys, names and repositories completely. Free text wraps inside its column. A column that
+does not fit is printed below its row, with its heading. In a pipe a table is tab-separated, so that `cut` and `awk`
+work.
 
-LLMs and other programs wrote what the store holds, so a terminal must not obey it. `clean` is the one cleaner:
-it writes control characters, escape sequences, direction marks and invisible characters as JSON escapes.
-`Out` passes everything that it prints through `printed`, which keeps nothing but our own colours.
-Into a pipe a table becomes tab-separated and nothing is cut: `cut` and `awk` work.
+LLMs and other programs write text into the store, and a terminal must not obey it. `clean` writes control characters,
+escape sequences, direction marks and invisible characters as JSON escapes. `Out` passes all output through `printed`,
+which lets only the colours of standfast through.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import chain, islice, zip_longest
 from typing import Any, NamedTuple, TextIO
 
 MEASURED_ROWS = 200
-"""Rows read before the first is printed, to find the widths; the rest streams in those widths."""
+"""How many rows are read to find the widths. Further rows are streamed in these widths."""
 FREE = frozenset(
     (
         *("about", "body", "command", "description", "error", "evidence", "found", "message", "meaning"),
@@ -25,32 +25,32 @@ FREE = frozenset(
         *("text", "then", "title", "value", "was", "what", "why"),
     )
 )
-"""Fields and headings of columns that hold free text."""
+"""Fields and headings of columns with free text."""
 FREE_MIN = 20
-"""Columns that free text gets at least; with less, it is printed below its row."""
+"""The smallest width of free text. With less space it is printed below its row."""
 WORD_MAX = 40
-"""A word of free text up to this long is never broken."""
+"""A word up to this length is not broken."""
 CELL_LINES_MAX = 6
-"""Lines of free text in a table; `show` prints all of it."""
+"""How many lines of a free text a table shows. The `show` commands print all lines."""
 LINES_MAX = 1000
 BELOW = "    "
 GAP = "  "
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-# Our own colours on their way to the terminal. Stored text cannot imitate them: it does not know the random number.
+# Marks a colour of standfast. Stored text cannot contain the mark, because it is random.
 _COLOUR = f"\x1b<{os.urandom(8).hex()}>"
-# Characters that print as nothing, or as nothing one would notice, and count as printable all the same.
+# Characters that are invisible although Python counts them as printable.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 class Column(NamedTuple):
-    """One column: the field, its heading, and how its value is written."""
+    """One column: the field, its heading, and the format of its values."""
 
     field: str
     heading: str = ""
     show: Callable[[Any], str] | None = None
     wraps: bool | None = None
-    """Whether its text may wrap. None: if its field or heading is in FREE."""
+    """Whether its text may wrap. None: it may if its field or heading is in FREE."""
 
     @property
     def free(self) -> bool:
@@ -78,19 +78,19 @@ def clean(text: str, *, exact: bool = False) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """The same for a text of several lines."""
+    """As `clean`, for a text of several lines."""
     return "\n".join(clean(line) for line in text.splitlines())
 
 
 def markdown(text: str) -> str:
-    """One line of Markdown that shows the text: no tag, image, link or emphasis of its author is live in it."""
+    """One line of Markdown that shows the text, with tags, images, links and emphasis escaped."""
     plain = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = "".join(f"\\{c}" if c in "\\`*_[]()!|#~" else c for c in plain)
     return escaped.replace("://", "&#58;//").replace("www.", "www&#46;").replace("@", "&#64;")
 
 
 def printed(text: str) -> str:
-    """The text for the terminal: passed through `clean` line by line, with tabs and our own colours."""
+    """The text for the terminal: as `clean`, but with line breaks, tabs and the colours of standfast."""
     if text.isascii() and text.isprintable():
         return text
     first, *rest = text.split(_COLOUR)
@@ -126,7 +126,7 @@ def width_of(text: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """Cut to `width` columns, with an ellipsis where something is missing."""
+    """The text cut to `width` columns, with an ellipsis if it was cut."""
     if width_of(text) <= width:
         return text
     out, used = [], 0
@@ -144,12 +144,12 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
 
 
 def styled(text: str, style: str, *, color: bool) -> str:
-    """The text with marks that `printed` turns into the terminal's own."""
+    """The text with marks that `printed` turns into escape sequences."""
     return f"{_COLOUR}{_STYLES[style]}m{text}{_COLOUR}0m" if color and text else text
 
 
 def wants_color(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """NO_COLOR comes first, then FORCE_COLOR, then the kind of terminal."""
+    """Whether to use colours: NO_COLOR decides first, then FORCE_COLOR, then the terminal."""
     env = os.environ if environ is None else environ
     if env.get("NO_COLOR"):
         return False
@@ -159,7 +159,7 @@ def wants_color(stream: TextIO, environ: Mapping[str, str] | None = None) -> boo
 
 
 def terminal_width(stream: TextIO, environ: Mapping[str, str] | None = None) -> int | None:
-    """Columns of the terminal, None where there is none and nothing needs to be cut."""
+    """The columns of the terminal; None if the stream is no terminal."""
     env = os.environ if environ is None else environ
     if not stream.isatty():
         return None
@@ -169,7 +169,7 @@ def terminal_width(stream: TextIO, environ: Mapping[str, str] | None = None) -> 
         columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:
         return 80
-    return max(columns, 20) if columns else 80  # a pseudo-terminal has no size until one is set
+    return max(columns, 20) if columns else 80  # a new pseudo-terminal has no size
 
 
 def wrapped(text: str, width: int, lines_max: int = CELL_LINES_MAX) -> list[str]:
@@ -197,7 +197,7 @@ def wrapped(text: str, width: int, lines_max: int = CELL_LINES_MAX) -> list[str]
 
 
 def _head(word: str, width: int) -> str:
-    """As much of a word as fits, at least one character."""
+    """The part of a word that fits, at least one character."""
     used = 0
     for n, c in enumerate(word):
         used += width_of(c)
@@ -217,9 +217,9 @@ def table(
         return
     source = iter(rows)
     first = list(islice(source, MEASURED_ROWS))
-    if first and len(first) < MEASURED_ROWS:  # all of them: a column without a value says nothing
+    if first and len(first) < MEASURED_ROWS:  # all rows are known: leave out empty columns
         columns = [c for c in columns if any(c.text(row) for row in first)] or columns
-    counted = [c for c in columns if c.show is None]  # text is aligned to the left
+    counted = [c for c in columns if c.show is None]  # formatted values are text, which is aligned to the left
     numeric = {c.field for c in counted if first and all(_is_number(row.get(c.field)) for row in first)}
     beside, below = _layout([[c.text(row) for row in first] for c in columns], columns, width)
 
@@ -235,7 +235,7 @@ def table(
     yield from (styled(line, "bold", color=color) for line in lines(clean(columns[n].title) for n, _ in beside))
     for row in chain(first, source):
         texts = [columns[n].text(row) for n, _ in beside]
-        remark = not any(texts)  # a line between the rows: the day, a stretch in which nothing happened
+        remark = not any(texts)  # a line without cells: a day, or a gap in a timeline
         yield from () if remark else lines(texts)
         for column in (columns[n] for n in below):
             if text := column.text(row):
@@ -265,7 +265,7 @@ def _is_number(value: object) -> bool:
 def _layout(
     cells: Sequence[Sequence[str]], columns: Sequence[Column], total: int
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Which columns stand beside each other, each with its width, and which are printed below the row.
+    """The columns that are printed side by side, each with its width, and those that are printed below the row.
 
     `cells` are the texts of each column. The last free column goes below first, then the last of the others.
     """
@@ -287,7 +287,7 @@ def _layout(
 
 
 def _least(texts: Iterable[str]) -> int:
-    """The columns that free text needs: its longest word, within bounds."""
+    """The width that free text needs: its longest word, within limits."""
     longest = max((width_of(word) for text in texts for word in text.split(" ")), default=0)
     widest = max(map(width_of, texts), default=0)
     return min(max(longest, FREE_MIN), WORD_MAX, widest)

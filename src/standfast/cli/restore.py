@@ -1,4 +1,4 @@
-"""`standfast restore`: a copy becomes a read-only store in a directory or database of its own, or the store itself."""
+"""`standfast restore`: restore a copy as a read-only store elsewhere, or in place of the store."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ if TYPE_CHECKING:
 
 @command("restore", examples=("standfast restore --to look", "standfast restore --here"))
 @argument("copy", required=False, metavar="[ID|finish|promote]")
-@option("--to", metavar="DIR|URL", help="An empty directory, or an empty PostgreSQL database: to look at, read only.")
-@option("--here", is_flag=True, help="In the place of the store, which is moved aside. For people.")
-@option("--if-missing", is_flag=True, help="Only if no store is here: for unattended starts. Asks nothing.")
-@option("--as-of", metavar="TIME", help="The newest copy that was not taken after TIME: tue 03:00, 2h.")
-@option("--receipt", metavar="RECEIPT", help="The oldest copy that has what RECEIPT names.")
+@option("--to", metavar="DIR|URL", help="Restore into this empty directory or PostgreSQL database, read-only.")
+@option("--here", is_flag=True, help="Replace the store, and move the present one aside. Agents may not do this.")
+@option("--if-missing", is_flag=True, help="Restore only if there is no store, without asking; for unattended starts.")
+@option("--as-of", metavar="TIME", help='Use the newest copy taken before this time: "tue 03:00", 2h.')
+@option("--receipt", metavar="RECEIPT", help="Use the oldest copy that contains the change of this receipt.")
 @option("--ask-each", is_flag=True, help="With `restore finish`: ask about each effect in doubt.")
-@option("--nothing-was-sent", is_flag=True, help="With `restore finish`: nothing else was sent in the gap. Close it.")
+@option(
+    "--nothing-was-sent",
+    is_flag=True,
+    help="With `restore finish`: close the gap, because nothing else was sent in it.",
+)
 @option("--confirm", **CONFIRM)
 @option("--from", "place", **PLACE)
 def restore(
@@ -56,10 +60,10 @@ def restore(
     confirm: str | None,
     place: str | None,
 ) -> None:
-    """Restore a copy into a place of its own (--to) or in the place of the store (--here).
+    """Restore a copy to another place (--to) or in place of the store (--here), by default the newest verified copy.
 
-    Without ID it is the newest verified one. After --here, effects that may have been sent since the copy was taken are
-    in doubt, until `restore finish` closes that gap. `restore promote` makes a read-only copy the store to work in.
+    After --here, effects that may have been sent after the copy was taken are in doubt until `restore finish` closes
+    that gap. `restore promote` turns a read-only copy into a store that accepts writes.
     """
     from standfast.admin.copies import choose
     from standfast.admin.copies.restore import restore as restored
@@ -75,7 +79,7 @@ def restore(
         return
     if sum((to is not None, here, if_missing)) != 1:
         raise click.UsageError(
-            "give --to DIR, to look at a copy; --here, in the place of the store; or --if-missing, unattended"
+            "give --to DIR to read a copy, --here to replace the store, or --if-missing for an unattended start"
         )
     if if_missing and _present(out, settings, place):
         return
@@ -91,7 +95,7 @@ def restore(
 
 
 def _present(out: Out, settings: Settings, place: str | None) -> bool:
-    """Whether there is nothing to do: a store is here, or there is no copy and none was here."""
+    """Whether nothing is to be done: a store exists, or there is no copy and this host remembers no store here."""
     from standfast.admin.copies.here import look
     from standfast.admin.copies.places import configured, opened
     from standfast.db import store_memory
@@ -122,7 +126,11 @@ def _here(
         f"Restore {what.copy} of {iso(manifest.taken_us)} to {what.place}.",
         f"The present store moves to {what.to}." if what.to else "No store is there.",
         f"Rows {manifest.seq + 1} to {what.gap['seen']} of the journal are not in the copy.",
-        *([f"This store moved to {what.moved}: if it is in use there, both would send."] if what.moved else []),
+        *(
+            [f"This store was moved to {what.moved}: if it is in use there, both stores would send effects."]
+            if what.moved
+            else []
+        ),
     ]
     if ask or confirm is not None:
         words = ["restore", manifest.id, "--here"]
@@ -140,7 +148,7 @@ CLOSE = "standfast restore finish --nothing-was-sent"
 
 
 def _finish(out: Out, ask_each: bool, nothing_was_sent: bool) -> None:
-    """Show the gap and the effects in doubt; then close it, or ask about each."""
+    """Show the gap and its effects in doubt, then close the gap or ask about each effect."""
     from standfast.admin import gap_changes
 
     if ask_each and nothing_was_sent:
@@ -162,11 +170,11 @@ def _lines(found: Open) -> list[str]:
     lost = f"rows {gap.seq + 1} to {gap.seen}" if gap.seen > gap.seq else "no row that this host saw"
     lines = [f"The store has no record of the time {gap.shown}: {lost} of the journal."]
     lines += [f"  {short(one.id)}  {one.shown} is in doubt" for one in found.effects]
-    return [*lines, "What a program sent in that time, and has not asked about yet, is not in this list."]
+    return [*lines, "Effects that were sent in that time and that no program has asked for yet are not in this list."]
 
 
 def _asked(out: Out, sf: Standfast, found: Open, lines: list[str], ask_each: bool) -> bool:
-    """Whether the person said that nothing else was sent."""
+    """Whether a person confirmed that nothing else was sent."""
     try:
         with terminal_of_a_person("standfast restore finish") as terminal:
             for line in lines:
@@ -189,7 +197,7 @@ def _asked(out: Out, sf: Standfast, found: Open, lines: list[str], ask_each: boo
         resolve = hints.command("effect", "resolve", ids[0], "--applied", "--evidence", "TEXT") if ids else ""
         each = f"for each effect: {resolve}, or with --not-applied; " if ids else ""
         raise ApprovalRequired(
-            f"the gap {found.gap.shown} is open: what was sent in it would be sent again",
+            f"the gap {found.gap.shown} is open: effects that were sent in it would be sent again",
             f"look at the outside systems; {each}if nothing else was sent: {CLOSE}",
             code="gap_open",
         ) from None
@@ -200,10 +208,10 @@ def _question(effect: Effect) -> str:
 
 
 def _settled(out: Out, sf: Standfast, effect: Effect, said: str) -> bool:
-    """Record the answer; one that needs a result is left to `effect resolve`."""
+    """Record the answer. Returns False if the answer needs a result: `effect resolve` takes one."""
     if said not in ("yes", "no"):
         return False
-    evidence = "a person was asked by restore finish --ask-each"
+    evidence = "a person answered restore finish --ask-each"
     try:
         sf.effects.resolve(effect.id, "applied" if said == "yes" else "not_applied", evidence=evidence)
     except InvalidInput as error:
@@ -213,7 +221,7 @@ def _settled(out: Out, sf: Standfast, effect: Effect, said: str) -> bool:
 
 
 def _promote(out: Out, settings: Settings, confirm: str | None) -> None:
-    """Make the configured read-only copy the store to work in, after one question."""
+    """Turn the configured read-only copy into a store that accepts writes, after one question."""
     from standfast.admin.copies.here import copied, promote
     from standfast.admin.plans import plan_hash
 
@@ -223,10 +231,10 @@ def _promote(out: Out, settings: Settings, confirm: str | None) -> None:
     plan = {**facts, "hash": plan_hash(facts)}
     lines = [
         f"{plan['place']} is restored from {plan['copy']}. Promoted, it is the store {plan['store']}.",
-        "If another machine still uses this store, both would send what the other does not know of.",
+        "If another machine still uses this store, both stores would send effects that the other does not know.",
     ]
     question = "Does no other machine use this store any more? Type yes: "
     require_consent(out, ["restore", "promote"], question, plan, lines, confirm)
     gap = promote(settings)
-    out.record({**plan, "gap": gap._asdict()}, [f"{plan['place']} is the store to work in; loops are paused"])
+    out.record({**plan, "gap": gap._asdict()}, [f"{plan['place']} accepts writes now; loops are paused"])
     out.then("standfast restore finish")

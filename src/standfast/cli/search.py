@@ -1,4 +1,4 @@
-"""`standfast search`: words, in everything that was said, decided, called, sent and planned."""
+"""`standfast search`: find words in messages, decisions, tool calls, mail and tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HELP = ("-h", "-v")
 
 
 class Search(Command):
-    """`-staging` is a word that must not be there, not an option."""
+    """`-staging` excludes a word; it is not an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours = args[: args.index("--")] if "--" in args else args
@@ -73,7 +73,7 @@ def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | 
 
 
 def _quoted(word: str) -> str:
-    """Words that came as one are a phrase, also the one that must not be there."""
+    """A word that contains spaces is a phrase, also after a minus."""
     if " " not in word or '"' in word:
         return word
     return f'-"{word[1:]}"' if word.startswith("-") else f'"{word}"'

@@ -1,4 +1,4 @@
-"""`standfast session`: work that outlives the processes that do it, from a shell."""
+"""`standfast session`: open, run, resume, show and end sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 session = noun(
     "session",
-    "Sessions: work that outlives the processes that do it.",
+    "Open, run, resume, show and end sessions. A session survives the processes that work in it.",
     default="list",
     of="standfast.record.sessions:Sessions",
 )
@@ -111,12 +111,12 @@ session.generate(
     examples=("standfast session run fix-42 -- ./agent.sh", "standfast session run nightly-$(date +%F) -- make audit"),
 )
 @argument("key")
-@option("--agent", help="Who works in it.")
+@option("--agent", metavar="NAME", help="Name the agent that works in the session.")
 @command_line(required=True)
 def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None:
-    """Run COMMAND in the session KEY: held while it runs, ended by how it ends, its exit code passed on.
+    """Run COMMAND in the session KEY, end the session by its exit code, and exit with that code.
 
-    Everything below finds the session in STANDFAST_SESSION.
+    The session is held while COMMAND runs. Child processes find it in STANDFAST_SESSION.
     """
     from standfast.cli.session_run import run_in_session
 
@@ -126,14 +126,14 @@ def run(out: Out, key: str, agent: str | None, command: tuple[str, ...]) -> None
 @session.verb("resume", examples=("standfast session resume fix-42", "standfast session resume 9k2m4x"))
 @argument("key")
 def resume(out: Out, key: str) -> None:
-    """Run the command of the session KEY again, where it ran before. Nothing does this by itself."""
+    """Run the command of the session KEY again in its directory. Only a person or a script starts this."""
     from standfast.cli.session_run import run_in_session
 
     with opened(create=False) as sf:
         found = sf.sessions.get(key)
     if found.command is None or found.cwd is None:
         raise InvalidInput(
-            f"session {found.key!r} was not started by a command that is known",
+            f"session {found.key!r} has no recorded command",
             f"{hints.command('session', 'run', found.key)} -- COMMAND",
         )
     with opened(create=False) as sf:
@@ -143,10 +143,10 @@ def resume(out: Out, key: str) -> None:
 
 
 def _confirm(sf: Standfast, found: SessionRecord) -> None:
-    """A command that another actor may have stored is read by a person before it runs."""
+    """Ask a person before a command runs that another actor may have stored."""
     from standfast.cli.command_consent import Stored, confirm, is_confirmed, is_mine
 
-    if sf.gates.check(found.command or ()):  # the line that a hook reads does not have the command
+    if sf.gates.check(found.command or ()):  # a hook sees only `session resume KEY`, not the stored command
         people.refuse("runs stored commands")
     openers = {event.agent for event in sf.journal.about(found.id, limit=1000) if event.type.startswith("session.")}
     stored = Stored(join(found.command or ()), found.cwd or "", tuple(sorted(openers)))
@@ -157,9 +157,9 @@ def _confirm(sf: Standfast, found: SessionRecord) -> None:
 
 @session.verb("take", examples=("standfast session take fix-42", "standfast session take fix-42 --yes"))
 @argument("key")
-@option("--yes", is_flag=True, help="Do not ask.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def take(out: Out, key: str, yes: bool) -> None:
-    """End the current hold on the session KEY. The former holder's later writes are refused."""
+    """End the hold of another process on the session KEY. Later writes of that process are refused."""
     from standfast.core.leases import holder_text
 
     with opened(create=False) as sf:
@@ -167,7 +167,7 @@ def take(out: Out, key: str, yes: bool) -> None:
         if found.standing == "live" and not yes:
             _ask(f"{holder_text(found.holder)} is alive and holds {found.key}. End its hold?", key)
         taken = sf.sessions.take(found.id)
-    out.record(plain(taken), [f"{taken.key} is free: {taken.reason}"])
+    out.record(plain(taken), [f"{taken.key} is released: {taken.reason}"])
     out.then(_next(taken))
 
 
@@ -179,14 +179,18 @@ def take(out: Out, key: str, yes: bool) -> None:
     ),
 )
 @argument("words", nargs=-1, required=True, metavar="[KEY] TEXT")
-@option("--role", help="user, assistant, system, tool …  [default: assistant for an agent, else user]")
-@option("--key", "once", help="Say it once under this key, however often this is run.")
-@option("--node", help="To a sub-agent's conversation: reviewer/tests.")
-@option("--content-json", is_flag=True, help="TEXT is a JSON value.")
+@option(
+    "--role",
+    metavar="NAME",
+    help="Use this role: user, assistant, system, tool …  [default: assistant for an agent, else user]",
+)
+@option("--key", "once", help="Add the message once per key; a repeated call adds nothing.")
+@option("--node", help="Add it to the conversation of this sub-agent: reviewer/tests.")
+@option("--content-json", is_flag=True, help="Read TEXT as a JSON value.")
 def say(
     out: Out, words: tuple[str, ...], role: str | None, once: str | None, node: str | None, content_json: bool
 ) -> None:
-    """Put one message at the end of the session KEY. `-` reads it from standard input."""
+    """Append one message to the session KEY; - reads it from stdin."""
     key, text = _key_and_text(words)
     settings = load()
     content = serial.loads(text, what="content") if content_json else text
@@ -194,7 +198,7 @@ def say(
         role = role or ("assistant" if settings.agent else "user")
         said = sf.sessions.say(key, role, content, key=once, node=node)
     out.record(
-        plain(said), [f"message {said.position}, {said.role}" + ("" if said.receipt else ": it was said before")]
+        plain(said), [f"message {said.position}, {said.role}" + ("" if said.receipt else ": it was already there")]
     )
 
 
@@ -212,16 +216,16 @@ session.generate(
     examples=("standfast session end fix-42", "standfast session end fix-42 --failed 'the tests stay red'"),
 )
 @argument("key", envvar=SESSION_VARIABLE)
-@option("--failed", metavar="WHY", help="It failed.")
-@option("--waiting", metavar="WHY", help="It waits for a person or an event.")
+@option("--failed", metavar="TEXT", help="End it as failed, for this reason.")
+@option("--waiting", metavar="TEXT", help="End it as waiting for a person or an event, for this reason.")
 def end(out: Out, key: str, failed: str | None, waiting: str | None) -> None:
-    """End the session KEY that this actor holds: completed, unless it failed or waits."""
+    """End the session KEY that this actor holds, as completed, failed or waiting."""
     if failed is not None and waiting is not None:
-        raise click.UsageError("either --failed or --waiting")
+        raise click.UsageError("give either --failed or --waiting")
     state = "failed" if failed is not None else "waiting" if waiting is not None else "completed"
     with opened(create=False) as sf:
         found = sf.sessions.get(key)
-        # Below the command that holds it, one speaks in its name.
+        # A child process of the holder may end the session in the name of the holder.
         holder = found.holder if os.environ.get(SESSION_VARIABLE) in (found.id, found.key) else None
         ended = sf.sessions.end(found.id, state, reason=failed if failed is not None else waiting, holder=holder)
     out.record(plain(ended), [f"{ended.key} is {ended.state}" + (f": {ended.reason}" if ended.reason else "")])
@@ -229,7 +233,7 @@ def end(out: Out, key: str, failed: str | None, waiting: str | None) -> None:
 
 
 def _with_reason(sf: Standfast, found: SessionRecord) -> SessionRecord:
-    """A waiting session with the reason of now: the stored sentence may be out of date."""
+    """A waiting session with its current reason; the stored reason may be out of date."""
     if found.state != "waiting":
         return found
     return found.replace(reason=sf.recovery.why_it_waits(found.id) or found.reason)
@@ -288,18 +292,18 @@ def _next(found: SessionRecord) -> str:
 
 
 def _key_and_text(words: tuple[str, ...]) -> tuple[str, str]:
-    """KEY TEXT, or TEXT alone where the session is known."""
+    """KEY and TEXT, or only TEXT if STANDFAST_SESSION names the session."""
     known = os.environ.get(SESSION_VARIABLE)
     if len(words) == 1 and not known:
         raise click.UsageError("which session? standfast session say KEY TEXT, or set STANDFAST_SESSION")
     if len(words) > 2:
-        raise click.UsageError("the text is one word: put it in quotes")
+        raise click.UsageError("put the text in quotes, so that it is one word")
     key, text = words if len(words) == 2 else (known or "", words[0])
     return key, sys.stdin.read() if text == "-" else text
 
 
 def _ask(question: str, key: str) -> None:
-    """Ask on the terminal; without one, say how to agree."""
+    """Ask on the terminal. Raises InvalidInput, naming --yes, if stdin is no terminal."""
     if not sys.stdin.isatty():
         raise InvalidInput(
             question.replace(" End its hold?", ""), f"to end its hold: {hints.command('session', 'take', key, '--yes')}"

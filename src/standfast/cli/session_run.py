@@ -1,9 +1,9 @@
-"""`standfast session run`: a command with a session around it.
+"""`standfast session run`: run a command in a session.
 
-The command is started stopped: it waits for one word from us before it becomes the command. So it
-exists, and can hold the session, before it does anything; and if the session is held by another
-process, it never begins. The holder is the command's own process: when it is killed, the hold ends.
-We renew its lease, pass signals on, and end the session by its exit code.
+The child process starts blocked, and runs the command after it receives one message. Therefore the child exists and
+can hold the session before the command does anything. If another process holds the session, the command never starts.
+The process of the command is the holder: if it is killed, the hold ends. This process renews the lease, forwards
+signals, and ends the session by the exit code.
 
     fork ── waits ─────────────── execs ─────── ends
        └── open the session ──▶ go ── renew ──┴─▶ end the session, exit as it did
@@ -32,14 +32,14 @@ PASSED_ON = {
 
 
 def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str | None, cwd: str) -> int:
-    """The exit code of the command; 128 + n if signal n ended it."""
+    """Run the command. Returns its exit code, or 128 + n if signal n ended it."""
     from standfast.config.scope import carried
     from standfast.handle import connect
 
     if not os.path.isdir(cwd):
         raise InvalidInput(f"the directory of this session is gone: {cwd}", "run it elsewhere: session run KEY -- …")
     settings = load(cwd=cwd)
-    # From here on signals wait until we ask for them, in the child until it is the command.
+    # Block signals here until `Child.wait` takes them, and in the child until it becomes the command.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
     try:
         child = Child(command, cwd, before)
@@ -60,11 +60,11 @@ def run_in_session(out: Out, key: str, command: tuple[str, ...], *, agent: str |
 
 
 def _end(out: Out, exited: Callable[[], object]) -> None:
-    """The command has ended as it has: a store that fails now must not change its exit code."""
+    """End the session. An error of the store must not change the exit code of the command."""
     try:
         exited()
     except StandfastError as error:
-        out.error(error.code, f"the command ended, and its session could not be: {error.message}", error.hint)
+        out.error(error.code, f"the command ended, but its session could not be ended: {error.message}", error.hint)
 
 
 class Child:

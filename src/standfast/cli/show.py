@@ -1,4 +1,4 @@
-"""`standfast show ID`: the screen of any row, by any id, the end of one, or a key."""
+"""`standfast show ID`: show any row by its id, the end of its id, or its key."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SCREENS = {
     "tsk": "task show",
     "whk": "webhook show",
 }
-"""The command that shows a row, by the prefix of its id. For any other kind: its events."""
+"""The command that shows a row, by the prefix of its id. For other kinds, its events are shown."""
 
 
 @command("show", examples=("standfast show 9k2m4x", "standfast show fix-42"))
 @argument("id", required=False)
 @click.pass_context
 def show(ctx: click.Context, out: Out, id: str | None) -> None:
-    """Show anything by its ID, the last six characters of it, or its key. Without ID: status."""
+    """Show any row by its ID, the last six characters of its ID, or its key. Without ID, run status."""
     if id is None:
         _run(ctx, ["status"])
         return
@@ -58,7 +58,7 @@ def _screen(id: str) -> list[str]:
 
 
 def _run(ctx: click.Context, words: list[str]) -> None:
-    """Run another command in place of this one."""
+    """Run another command instead of this one."""
     root = ctx.find_root()
     parent: click.Context = root
     chosen: click.Command = root.command

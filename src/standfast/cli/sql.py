@@ -1,4 +1,4 @@
-"""`standfast sql`: any question the other commands do not answer. Reading only."""
+"""`standfast sql`: run a read-only query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from standfast.models import DURATIONS
 
 QUERY_MAX_CHARACTERS = 1_000_000
 
-# Refused by name before the engine refuses them by what they do.
+# Refused here with a clear message; the engine would refuse them too.
 WRITING = (
     "ALTER|ANALYZE|ATTACH|BEGIN|CALL|COMMIT|COPY|CREATE|DELETE|DETACH|DO|DROP|GRANT|INSERT|LOCK|MERGE|REINDEX|"
     "RELEASE|REPLACE|REVOKE|ROLLBACK|SAVEPOINT|SET|TRUNCATE|UPDATE|UPSERT|VACUUM"
@@ -34,17 +34,23 @@ WRITING = (
     ),
 )
 @argument("query", nargs=-1)
-@option("--param", "params", multiple=True, type=FIELD, help="Value of :NAME in the query; repeatable.")
+@option(
+    "--param",
+    "params",
+    multiple=True,
+    type=FIELD,
+    help="Set :NAME in the query to this value; may be given several times.",
+)
 @option("--times", is_flag=True, help="Print columns that end in _us as times.")
 def sql(out: Out, query: tuple[str, ...], params: tuple[tuple[str, Any], ...], times: bool) -> None:
-    """Run one read-only QUERY and stream every row; `-` reads it from stdin.
+    """Run one read-only QUERY and print all rows; - reads it from stdin.
 
-    An object by column name with --json and --jsonl. Writes are refused: every change is a command.
+    With --json and --jsonl a row is an object by column name. Writes are refused: use the commands.
     """
     text = checked(_text(query))
     with opened(create=False) as sf, ExitStack() as stack:
         rows = sf.rows(text, _params(text, dict(params)) or None)
-        stack.callback(rows.close)  # type: ignore[attr-defined]  # a reader that went away: the store closes at once
+        stack.callback(rows.close)  # type: ignore[attr-defined]  # close the query if the reader of the output exits
         first = next(rows, None)
         everything: Iterator[dict[str, Any]] = chain([first], rows) if first is not None else iter(())
         columns = [Column(name, wraps=True) for name in first or ()]
@@ -77,7 +83,7 @@ def _text(query: tuple[str, ...]) -> str:
 
 
 def checked(text: str) -> str:
-    """The query, refused where its first word already says that it writes."""
+    """The query. Raises InvalidInput if it is empty, too long, or begins with a word that writes."""
     if len(text) > QUERY_MAX_CHARACTERS:
         raise InvalidInput(f"the query is longer than {QUERY_MAX_CHARACTERS} characters")
     leading = re.match(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*(\w*)", text, re.DOTALL)
@@ -85,5 +91,5 @@ def checked(text: str) -> str:
     if not text.strip():
         raise InvalidInput("there is no query", 'standfast sql "SELECT * FROM event"')
     if re.fullmatch(WRITING, word):
-        raise InvalidInput(f"{word} is refused: sql only reads", "every change is a command: standfast help all")
+        raise InvalidInput(f"{word} is refused: sql only reads", "the commands make changes: standfast help all")
     return text

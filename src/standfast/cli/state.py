@@ -1,4 +1,4 @@
-"""`standfast state`: values by name, each with a version."""
+"""`standfast state`: set, get and check values by key; each value has a version."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ FILE_MAX_BYTES = 2 << 20
 
 state = noun(
     "state",
-    "Values by name: versions decide between two writers.",
+    "Set, get and check values by key. A version decides between two writers.",
     default="list",
     of="standfast.record.state:State",
 )
 
 
-_NAMESPACE = option("--namespace", default="", help="Where the key means something; a session's is its id.")
-_GLOBAL = option("--global", "everywhere", is_flag=True, help="The scope outside any repository.")
+_NAMESPACE = option("--namespace", default="", help="The namespace of the key; the namespace of a session is its id.")
+_GLOBAL = option("--global", "everywhere", is_flag=True, help="Use the values that belong to no repository.")
 
 
 def written(function: Any) -> Any:
-    """What `set` and `swap` take."""
+    """Add the options of `set` and `swap`."""
     for one in (
         _GLOBAL,
-        option("--no-verify", is_flag=True, help="Take the key's command away."),
+        option("--no-verify", is_flag=True, help="Remove the command of the key."),
         option(
-            "--verify", help="A command that compares the value with the outside system. Only `state check` runs it."
+            "--verify",
+            help="Store a command that compares the value with the outside system. Only `state check` runs it.",
         ),
-        option("--no-schema", is_flag=True, help="Take the key's schema away."),
-        option("--schema", type=click.Path(), help="A file with the JSON schema that every value has to fit."),
-        option("--for", "for_", type=DURATION, help="It expires after this time: 30m, 2d.  [default: never]"),
+        option("--no-schema", is_flag=True, help="Remove the schema of the key."),
+        option("--schema", type=click.Path(), help="Store a JSON schema, from this file, that each value must fit."),
+        option("--for", "for_", type=DURATION, help="Let the value expire after this time: 30m, 2d.  [default: never]"),
         option("--file", "file", type=click.Path(), help="Read the value from this file."),
         option(
             "--as",
@@ -54,7 +55,7 @@ def written(function: Any) -> Any:
             type=click.Choice(["auto", "json", "text"]),
             default="auto",
             show_default=True,
-            help="auto: valid JSON is JSON, the rest is text.",
+            help="Read VALUE as JSON (json), as text (text), or as JSON if it is valid JSON (auto).",
         ),
         _NAMESPACE,
     ):
@@ -88,9 +89,9 @@ state.generate(
 @argument("value", required=False)
 @written
 def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) -> None:
-    """Store VALUE under KEY, over any older value. `-` reads it from standard input.
+    """Store VALUE under KEY and replace any older value; - reads it from stdin.
 
-    Every change gives the value its next version; `standfast state swap` writes only over the one you read.
+    Each change increments the version. `standfast state swap` only replaces the version that you read.
     """
     made_of, wish = _value(value, given), _wish(given)
     with opened(_settings(everywhere)) as sf:
@@ -104,10 +105,16 @@ def set_(out: Out, key: str, value: str | None, everywhere: bool, **given: Any) 
 )
 @argument("key")
 @argument("value", required=False)
-@option("--version", type=click.IntRange(0), required=True, help="The version you read; 0: there must be none.")
+@option(
+    "--version",
+    type=click.IntRange(0),
+    required=True,
+    metavar="N",
+    help="Replace only version N, the version you read; 0: KEY must have no value.",
+)
 @written
 def swap(out: Out, key: str, value: str | None, version: int, everywhere: bool, **given: Any) -> None:
-    """Store VALUE under KEY only over this version: of two writers one wins, and the other exits 4."""
+    """Store VALUE under KEY only if it has this version; of two writers, the second exits 4."""
     made_of, wish = _value(value, given), _wish(given)
     with opened(_settings(everywhere)) as sf:
         made = sf.state.swap(key, made_of, version=version, namespace=given["namespace"], **wish)
@@ -151,15 +158,21 @@ state.generate(
 )
 @argument("keys", nargs=-1)
 @_NAMESPACE
-@option("--timeout", default="30s", show_default=True, help="How long each command may take; at most 10m.")
+@option(
+    "--timeout",
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="End a command after this time; at most 10m.",
+)
 @option("--dry-run", is_flag=True, help="Print the commands and run none of them.")
 @_GLOBAL
 def check(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_run: bool, everywhere: bool) -> None:
-    """Run the commands that were stored with these KEYS (without any: all), and mark stale values.
+    """Run the commands stored with these KEYS, by default with all keys, and mark stale values.
 
-    The value is in STANDFAST_STATE_VALUE and, as JSON, on standard input. Exit 0 means fresh; 126, 127, a
-    signal and the timeout mean unknown; every other exit means stale. This command exits 1 unless
-    everything is fresh. Nothing else runs these commands. For people: refused to agents.
+    A command gets the value in STANDFAST_STATE_VALUE and, as JSON, on stdin. Its exit code 0 means fresh. 126, 127, a
+    signal and the timeout mean unknown. Any other code means stale. `state check` exits 1 unless all values are fresh.
+    Only this command runs stored commands. Agents may not run it.
     """
     from standfast.cli import state_check
 
@@ -190,10 +203,10 @@ def _settings(everywhere: bool) -> Settings:
 
 
 def _wish(given: dict[str, Any]) -> dict[str, Any]:
-    """Set the end, the schema or the command; the others stay."""
+    """The expiry, and the schema and the command if they were given; otherwise these stay as they are."""
     for name in ("schema", "verify"):
         if given[name] is not None and given[f"no_{name}"]:
-            raise click.UsageError(f"--{name} and --no-{name} say opposite things")
+            raise click.UsageError(f"--{name} and --no-{name} contradict each other")
     wish: dict[str, Any] = {"for_": given["for_"]}
     if given["schema"] is not None:
         wish["json_schema"] = serial.loads(_read(given["schema"]), what=given["schema"])
@@ -206,18 +219,16 @@ def _wish(given: dict[str, Any]) -> dict[str, Any]:
 
 def _value(text: str | None, given: dict[str, Any]) -> Any:
     if (text is None) == (given["file"] is None):
-        raise click.UsageError("which value? VALUE, `-` for standard input, or --file PATH")
+        raise click.UsageError("give VALUE, - for stdin, or --file PATH")
     if text is None:
         return parsed(_decoded(_read(given["file"]), given["file"]).removesuffix("\n"), given["form"])
     if text == "-":
-        return parsed(
-            _decoded(sys.stdin.buffer.read(FILE_MAX_BYTES), "standard input").removesuffix("\n"), given["form"]
-        )
+        return parsed(_decoded(sys.stdin.buffer.read(FILE_MAX_BYTES), "stdin").removesuffix("\n"), given["form"])
     return parsed(text, given["form"])
 
 
 def parsed(text: str, form: str) -> Any:
-    """Text, or what it says as JSON. A value that begins like an object, a list or a string must be valid JSON."""
+    """Text or JSON. Text that begins like a JSON object, list or string must be valid JSON."""
     if form == "text":
         return text
     try:
@@ -225,7 +236,7 @@ def parsed(text: str, form: str) -> Any:
     except InvalidInput as error:
         if form == "auto" and not text.lstrip().startswith(("{", "[", '"')):
             return text
-        hint = "as it is, without reading it as JSON: --as text" if form == "auto" else error.hint
+        hint = "to store it as text: --as text" if form == "auto" else error.hint
         raise InvalidInput(error.message, hint) from None
 
 

@@ -1,6 +1,6 @@
-"""Running the commands that verify values. Nothing else runs them.
+"""Run the commands that are stored with values, to check the values. Only this module runs them.
 
-A stored command is text that another program may have written. It runs only when a person types `standfast state
+Another program may have written a stored command. It runs only when a person types `standfast state
 verify`, or a loop of theirs does; never where an agent's variables are set, never for an imported value. A command of
 another actor is shown and confirmed before its first run. One command runs at a time, in a process group of its own,
 with a bound on its time and on the output that is kept; outside any transaction. The verdict is recorded about the
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from standfast.handle import Standfast
     from standfast.record.state import Entry
 
-NONE = "no value here has a command that verifies it"
+NONE = "no value here has a command that checks it"
 TIMEOUT_MAX_S = 600.0
 OUTPUT_MAX_BYTES = 2_000
-"""The end of what a command said that is kept."""
+"""This many bytes at the end of the output of a command are kept."""
 VALUE_MAX_BYTES = 100_000
-"""Of a variable; a larger value is on standard input alone."""
+"""A larger value is not in the variable, only on stdin."""
 PAGE = 1_000
 POLL_S = 0.05
 
 
 def chosen(sf: Standfast, keys: Sequence[str], namespace: str) -> list[Entry]:
-    """The entries to verify. Raises NotFound for a key that has no command."""
+    """The entries to check. Raises NotFound for a key without a command."""
     if not keys:
         return list(_all(sf, namespace))
     found = [sf.state.get(key, namespace=namespace) for key in dict.fromkeys(keys)]
     for one in found:
         if one.verify is None:
             raise NotFound(
-                f"state {one.key!r} has no command that verifies it",
-                f"give it one: {hints.command('state', 'set', one.key)} VALUE --verify COMMAND",
+                f"state {one.key!r} has no command that checks it",
+                f"store a command: {hints.command('state', 'set', one.key)} VALUE --verify COMMAND",
             )
     return found
 
@@ -67,7 +67,7 @@ def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry
     found = []
     for one in entries:
         if one.verify is None or one.verify_by is None:
-            found.append(one.replace(verdict=None, evidence="imported: look at its command, then give it again"))
+            found.append(one.replace(verdict=None, evidence="imported: read its command, then set it again"))
             continue
         if (reason := _unconfirmed(sf, one)) is not None:
             found.append(one.replace(verdict=None, evidence=reason))
@@ -81,7 +81,7 @@ def run(sf: Standfast, entries: Sequence[Entry], timeout_s: float) -> list[Entry
 
 
 def _unconfirmed(sf: Standfast, one: Entry) -> str | None:
-    """Why the command of this entry must not run; None once its author is this person, or a person has read it."""
+    """Why the command of this entry must not run; None if this person wrote it, or a person has confirmed it."""
     from standfast.cli.command_consent import Stored, confirm, is_confirmed, is_mine
 
     assert one.verify is not None
@@ -102,12 +102,12 @@ def _recorded(sf: Standfast, one: Entry, verdict: str, evidence: str) -> Entry:
     asked: dict[str, Any] = {"version": one.version, "namespace": one.namespace}
     try:
         return sf.state.verified(one.key, verdict=verdict, evidence=evidence, **asked)
-    except (VersionConflict, NotFound) as error:  # the others must be verified all the same
-        return one.replace(verdict=None, evidence=f"it changed meanwhile: {error.message}")
+    except (VersionConflict, NotFound) as error:  # check the other values too
+        return one.replace(verdict=None, evidence=f"the value changed while its command ran: {error.message}")
 
 
 def ask(one: Entry, timeout_s: float) -> tuple[str, str]:
-    """(verdict, evidence) of one command."""
+    """Run the command of one value: its verdict and evidence."""
     assert one.verify is not None
     text = serial.canonical(one.value)
     environment = os.environ | {"STANDFAST_STATE_KEY": one.key, "STANDFAST_STATE_NAMESPACE": one.namespace}
@@ -137,7 +137,7 @@ def checked_timeout_s(text: str) -> float:
 
 
 def _heard(child: subprocess.Popen[bytes], end: float) -> tuple[str, int | None]:
-    """The last of what it said, and its exit code: None if its time was over. Its child processes end with it."""
+    """The end of the output, and the exit code: None after the timeout. At the end its process group is killed."""
     assert child.stdout is not None
     said, pipe = b"", child.stdout.fileno()
     try:
@@ -145,7 +145,7 @@ def _heard(child: subprocess.Popen[bytes], end: float) -> tuple[str, int | None]
             ready, _, _ = select.select([pipe], [], [], min(left_s, POLL_S))
             part = os.read(pipe, 65_536) if ready else None
             said = (said + part)[-OUTPUT_MAX_BYTES:] if part else said
-            # Ended is ended, also where a child it left behind keeps the pipe open.
+            # A background process of the command may keep the pipe open after the command has ended.
             if part == b"" or (part is None and child.poll() is not None):
                 break
         with suppress(subprocess.TimeoutExpired):
@@ -161,7 +161,7 @@ def _heard(child: subprocess.Popen[bytes], end: float) -> tuple[str, int | None]
 def _verdict(code: int | None) -> str:
     if code == 0:
         return "fresh"
-    # It could not be run, did not end, or was ended: that says nothing about the value.
+    # The command could not be run, did not end, or was killed: the value may be right or wrong.
     return "unknown" if code is None or code < 0 or code in (126, 127) else "stale"
 
 

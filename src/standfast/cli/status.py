@@ -1,4 +1,4 @@
-"""`standfast` alone: what needs you now, how much there is by state, and where the store is."""
+"""`standfast` and `standfast status`: items that need a person, counts by state, and the place of the store."""
 
 from __future__ import annotations
 
@@ -39,14 +39,19 @@ KINDS = {
 
 
 @command("status", examples=("standfast", "standfast status --all --problems"))
-@option("--problems", is_flag=True, help="Only what failed, crashed, is in doubt or did not run.")
-@option("--follow", is_flag=True, help="Keep running: print each new item as it appears.")
-@option("--limit", type=click.IntRange(1, 10_000), help="Items to show.  [default: 20; with --json 100 of each kind]")
+@option("--problems", is_flag=True, help="Only show items that failed, crashed, are in doubt or did not run.")
+@option("--follow", is_flag=True, help="Keep running, and print each new item as it appears.")
+@option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Show at most N items.  [default: 20; with --json 100 of each kind]",
+)
 @scope_options
 def status_command(out: Out, problems: bool, follow: bool, limit: int | None, scope_choice: str | None) -> None:
-    """Show what needs you now, the counts by state, and where the store is.
+    """Show the items that need a person, the counts by state, and the place of the store.
 
-    Inside a repository it shows that repository's items and counts those of others; outside it shows all.
+    Inside a repository it shows the items of that repository and counts the others. Outside it shows all items.
     """
     settings = load(outside=scope_choice == "global")
     refuse_missing(settings)
@@ -63,7 +68,7 @@ def status_command(out: Out, problems: bool, follow: bool, limit: int | None, sc
 
 
 def _next(data: dict[str, Any]) -> str:
-    """The command of the first item that waits; without one, where to look next."""
+    """The command of the first item; without items, the next command to look at."""
     if data["needs"]:
         return str(data["needs"][0]["command"])
     if data["elsewhere"]:
@@ -72,7 +77,7 @@ def _next(data: dict[str, Any]) -> str:
 
 
 def _follow(out: Out, sf: Standfast, data: dict[str, Any], look: Callable[[], dict[str, Any]]) -> None:
-    """Print each item once, as long as it is not settled. An item that comes back is printed again."""
+    """Print each item once. An item that is settled and appears again is printed again."""
     printed: set[str] = set()
     with sf._store.watch() as watch:
         while True:
@@ -88,7 +93,7 @@ def _follow(out: Out, sf: Standfast, data: dict[str, Any], look: Callable[[], di
 def status(
     sf: Standfast, *, scope_choice: str | None = None, limit: int | None = None, problems: bool = False
 ) -> dict[str, Any]:
-    """What `standfast` alone shows of an open store."""
+    """The data of `standfast status` for an open store."""
     from standfast.admin.counts import COUNT_MAX, counts, states
     from standfast.core.gap import warning
     from standfast.views import coverage, recovery
@@ -112,7 +117,7 @@ def status(
 
 
 def _copies(sf: Standfast) -> dict[str, Any]:
-    """When the newest copies were taken, and why a person should take one."""
+    """The times of the newest copies, and a warning if a person should take one."""
     from standfast.admin.copies.resource import newest, stale
 
     found, now_us = sf.read(lambda tx: (newest(tx), tx.now_us()))
@@ -120,7 +125,7 @@ def _copies(sf: Standfast) -> dict[str, Any]:
 
 
 def nothing_yet(settings: Settings) -> dict[str, Any]:
-    """The same before the first write: looking makes nothing."""
+    """The data of `standfast status` without a store. Reading does not create a store."""
     empty: dict[str, Any] = {
         "counts": {},
         "states": {},
@@ -177,7 +182,7 @@ def _lines(out: Out, data: dict[str, Any], limit: int, options: list[str]) -> It
 
 
 def _need(out: Out, need: dict[str, Any]) -> Iterator[str]:
-    """What it is, where and since when, and the command that settles it."""
+    """The item, its place and time, and the command that settles it."""
     where = home_short(need["scope"]) or ("" if need["here"] else "no repository")
     session = f"session {need['session']}" if need["session"] else ""
     since = f"{ago(need['since_us'])} ({when.shown(need['since_us']).local[:-3]})"
@@ -190,7 +195,7 @@ def _need(out: Out, need: dict[str, Any]) -> Iterator[str]:
 
 
 def verdict(data: dict[str, Any]) -> Iterator[str]:
-    """Other waiting items. It says that all is clear only if none waits in the stores that were read."""
+    """The number of items elsewhere, or that nothing needs a person in the stores that were read."""
     from standfast.views import coverage
 
     unread = data["unread_stores"]

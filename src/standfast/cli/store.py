@@ -1,4 +1,4 @@
-"""`standfast store`: the stores this host remembers, and starting again with an empty one."""
+"""`standfast store`: list, create and reset the stores that this host remembers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from standfast.admin.store_reset import Plan
     from standfast.db.store_memory import Place, Remembered
 
-store = noun("store", "The stores that this host remembers; create or reset one.", default="list")
+store = noun("store", "List, create or reset stores, or copy a journal to another place.", default="list")
 
 COLUMNS = [
     Column("name"),
@@ -37,7 +37,7 @@ COLUMNS = [
 
 @store.verb("list", examples=("standfast store list", "standfast store list --json"))
 def list_(out: Out) -> None:
-    """List your named stores and every other store this host remembers: size, last write, last copy, place."""
+    """List your named stores and all other stores that this host remembers."""
     from standfast.db import store_memory
 
     around = _around()
@@ -57,7 +57,7 @@ def list_(out: Out) -> None:
 @store.verb("show", examples=("standfast store show", "standfast store show 9k2m4x --json"))
 @argument("store_id", required=False, metavar="[ID]")
 def show(out: Out, store_id: str | None) -> None:
-    """Show one remembered store: the ID or the end of it; without one, the store that is configured here."""
+    """Show one remembered store; without ID, the configured store."""
     from standfast.db import store_memory
 
     around = _around()
@@ -77,9 +77,9 @@ def show(out: Out, store_id: str | None) -> None:
 
 @store.verb("create", examples=("standfast store create", "standfast store create scratch --if-missing"))
 @argument("name", required=False, callback=choose_store, expose_value=False)
-@option("--if-missing", is_flag=True, help="Exit 0 if there is a store already: for unattended starts.")
+@option("--if-missing", is_flag=True, help="Exit 0 if the store exists; for unattended starts.")
 def create(out: Out, if_missing: bool) -> None:
-    """Create an empty store, NAME or the configured one, also where a remembered one is missing (not for agents)."""
+    """Create an empty store: NAME, or the configured one. Agents may not replace a remembered store."""
     from standfast.db import store_memory
     from standfast.handle import connect
 
@@ -104,7 +104,7 @@ def create(out: Out, if_missing: bool) -> None:
 
 @store.verb("push", examples=("standfast store push s3://team/journals", "standfast store push postgresql://hub/all"))
 @argument("to", metavar="TO")
-@option("--payloads", is_flag=True, help="Send the data of each event too, without known secrets.")
+@option("--payloads", is_flag=True, help="Also send the data of each event, without known secrets.")
 def push(out: Out, to: str, payloads: bool) -> None:
     """Copy the journal to PostgreSQL, s3://BUCKET/NAME or a directory, each event once."""
     from standfast.admin import push as pushing
@@ -118,7 +118,7 @@ def push(out: Out, to: str, payloads: bool) -> None:
 @store.verb("reset", examples=("standfast store reset", "standfast store reset --confirm 3f9a0c71b2d4"))
 @option("--confirm", **CONFIRM)
 def reset(out: Out, confirm: str | None) -> None:
-    """Move the store aside and forget it. Nothing is deleted. For people: refused to agents."""
+    """Move the store to another directory and forget it; nothing is deleted. Agents may not do this."""
     from standfast.admin import store_reset
 
     people.refuse("resets the store")
@@ -128,7 +128,7 @@ def reset(out: Out, confirm: str | None) -> None:
     require_consent(out, words, question, _planned(made), _lines(made), confirm)
     store_reset.reset(settings, made)
     done = {**_planned(made), "reset": True}
-    out.record(done, [f"moved to {made.to}" if made.moves else "forgotten; nothing was there to move"])
+    out.record(done, [f"moved to {made.to}" if made.moves else "forgotten; there was nothing to move"])
     out.then("standfast status")
 
 
@@ -148,7 +148,7 @@ def _lines(made: Plan) -> list[str]:
 
 
 def plain(known: Remembered, around: Around) -> dict[str, Any]:
-    """One remembered store as commands print it."""
+    """A remembered store as JSON."""
     from standfast.db import store_memory
 
     place = known.places[0] if known.places else None
@@ -180,14 +180,14 @@ def _unknown(name: str, path: str, here: Place | None) -> dict[str, Any]:
 
 
 def _on_disk(path: str | None) -> dict[str, Any]:
-    """Size and last write of database and WAL, by the directory alone: the files are not opened."""
+    """Size and last write of the database and its WAL. The files are not opened."""
     found = [os.stat(path + end) for end in ("", "-wal") if os.path.exists(path + end)] if path is not None else []
     written = max((one.st_mtime_ns // 1000 for one in found), default=None)
     return {"size_bytes": sum(one.st_size for one in found), "written": iso(written) if written else ""}
 
 
 def _copied(copies: CopyPlace, store_id: str) -> str:
-    """When the newest copy was written; S3 is not asked, because each store would take a round trip."""
+    """The time of the newest copy in a directory. S3 is not asked: it needs a round trip for each store."""
     from standfast.admin.copies.places import Directory
 
     if not isinstance(copies, Directory):
@@ -201,7 +201,7 @@ def _copied(copies: CopyPlace, store_id: str) -> str:
 
 
 class Around(NamedTuple):
-    """Values that all rows of a list share."""
+    """Values that all rows of the list need."""
 
     here: Place | None
     """Where the configured store is."""

@@ -1,4 +1,4 @@
-"""`standfast task`: work to do, one row per problem; claimed, done, put aside."""
+"""`standfast task`: add, list, claim and close tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATES = ("open", "snoozed", "accepted", "closed", "any")
 
 task = noun(
     "task",
-    "Tasks: one per problem, however often it is seen.",
+    "Add, list, claim and close tasks. A problem that is reported twice is one task.",
     default="list",
     of="standfast.record.tasks:Tasks",
 )
@@ -49,7 +49,9 @@ task.generate(
 
 
 def _read_sightings(asked: dict[str, Any]) -> None:
-    asked.setdefault("seen", [] if asked.pop("nothing", False) else _lines())
+    nothing = asked.pop("nothing", False)
+    if "seen" not in asked:
+        asked["seen"] = [] if nothing else _lines()
     if asked.get("absent_max") == 0:
         asked["absent_max"] = None
 
@@ -99,7 +101,7 @@ task.generate(
 task.generate(
     "release",
     examples=("standfast task release 9k2m4x", "standfast task release 9k2m4x --force"),
-    text="{id} is free: {title}",
+    text="{id} is released: {title}",
     then="task next",
 )
 task.generate(
@@ -145,20 +147,22 @@ task.generate(
 
 
 @task.verb("list", examples=("standfast task list", "standfast task list --held --all --json"))
-@option("--state", type=click.Choice(STATES), help="[default: open and snoozed]")
-@option("--label", help="Only with this label.")
-@option("--kind", help="Only of this kind.")
-@option("--source", help="Only from this source.")
-@option("--branch", help="Only of this branch.")
-@option("--assignee", metavar="NAME", help="Only assigned to this agent.")
-@option("--session", metavar="KEY|ID", help="Only of this session.")
-@option("--held", is_flag=True, help="Only tasks with a holder; suspect ones are marked.")
-@option("--goals", is_flag=True, help="Only tasks with tasks below them, with their progress.")
-@option("--after", help="Start after this cursor, the `next` of the last page.")
-@option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), metavar="N")
+@option("--state", type=click.Choice(STATES), help="Only list tasks in this state.  [default: open and snoozed]")
+@option("--label", help="Only list tasks with this label.")
+@option("--kind", help="Only list tasks of this kind.")
+@option("--source", help="Only list tasks from this source.")
+@option("--branch", help="Only list tasks of this branch.")
+@option("--assignee", metavar="NAME", help="Only list tasks assigned to this agent.")
+@option("--session", metavar="KEY|ID", help="Only list tasks of this session.")
+@option("--held", is_flag=True, help="Only list tasks with a holder, and mark those whose holder may be dead.")
+@option("--goals", is_flag=True, help="Only list tasks that have subtasks, with their progress.")
+@option("--after", help="Start after this cursor: the `next` of the page before.")
+@option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="List at most N tasks."
+)
 @scope_options
 def list_(sf: Standfast, goals: bool, limit: int, after: str | None, **asked: Any) -> Many:
-    """List tasks that are open or snoozed, the most urgent first."""
+    """List open and snoozed tasks, the most urgent first."""
     if goals:
         return _goals(sf.tasks.goals(limit=limit, after=after), limit)
     found = sf.tasks.list(limit=limit, after=after, **asked)
@@ -183,7 +187,7 @@ def _goals(found: list[Any], limit: int) -> Many:
         ("id", "priority p", Column("progress", "done", counted), "title"),
         limit,
         cursor=lambda _: found[-1].task.place,
-        empty="no task has tasks below it",
+        empty="no task has subtasks",
     )
 
 
@@ -195,13 +199,13 @@ def _found(added: Task) -> str:
     return {
         "new": "new",
         "again": f"{added.state} already, {times}",
-        "returned": f"it is back: episode {added.episode}",
-        "cooling": f"closed, and cooling down ({times}): {added.reason}",
+        "returned": f"reported again after it was closed: episode {added.episode}",
+        "cooling": f"closed, and not opened again during its cool-down ({times}): {added.reason}",
     }[added.sighting or "again"]
 
 
 def _started_us(shown: Shown) -> int | None:
-    """When the first worker claimed it."""
+    """When a worker first claimed the task."""
     return next((event.time_us for event in shown.history if event.type == "task.claimed"), None)
 
 
@@ -215,7 +219,7 @@ def _lines_of(out: Out, found: Task, started_us: int | None = None) -> list[str]
         ("title", found.title),
         ("state", found.state + (f": {found.reason}" if found.reason else "")),
         (
-            "asleep until",
+            "snoozed until",
             moment(found.snoozed_until_us) if found.state == "snoozed" and found.snoozed_until_us else None,
         ),
         ("held by", found.held_by),
@@ -257,7 +261,7 @@ def _rest(out: Out, shown: Shown) -> list[str]:
 
 
 def _lines() -> list[Any]:
-    """Titles, one a line; a line that begins with a brace is a JSON object with more than a title."""
+    """The titles on stdin, one per line. A line that begins with a brace is a JSON object with further fields."""
     if sys.stdin.isatty():
         raise click.UsageError("sweep needs --seen TITLE, lines on stdin, or --nothing")
     lines = [line.strip() for line in sys.stdin]

@@ -1,7 +1,7 @@
-"""The terminal of a person: a question is written to it and the answer is read from it, wherever stdin and stdout go.
+"""The terminal of a person. Questions and answers use it directly, even if stdin and stdout are redirected.
 
-Refused without a terminal and in the background. On one account of one machine that is a seat belt, not a lock:
-docs/concepts/approvals.md says what would be one.
+Without a terminal, or in the background, a question is refused. A program that runs under the same account can open a
+terminal too, so this prevents mistakes, not attacks: see docs/concepts/approvals.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANSWER_MAX_BYTES = 1000
 
 
 class Terminal:
-    """The terminal of the person at the keyboard, even if the standard streams are redirected."""
+    """The controlling terminal of this process."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -38,23 +38,23 @@ class Terminal:
             data = data[os.write(self._fd, data) :]
 
     def ask(self, prompt: str) -> str:
-        """The line that is typed after the prompt has been seen; empty if there is none."""
+        """The line that is typed after the prompt; empty at the end of the input."""
         import termios
 
-        termios.tcflush(self._fd, termios.TCIFLUSH)  # what was typed ahead answered something else
+        termios.tcflush(self._fd, termios.TCIFLUSH)  # discard input that was typed before the question
         self.write(prompt)
         return os.read(self._fd, ANSWER_MAX_BYTES).decode(errors="replace").strip()
 
 
 @contextmanager
 def terminal_of_a_person(what: str, hint: str = "a person types it in a terminal") -> Iterator[Terminal]:
-    """The terminal in front of which `what` was typed. Raises ApprovalRequired where there is none."""
+    """The terminal where `what` was typed. Raises ApprovalRequired if there is none."""
     try:
         fd = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         raise _no_terminal(what, "there is no terminal here", hint) from None
     try:
-        if os.tcgetpgrp(fd) != os.getpgrp():  # reading from there would stop this process permanently
+        if os.tcgetpgrp(fd) != os.getpgrp():  # the kernel stops a background process that reads from its terminal
             raise _no_terminal(what, "this runs in the background of its terminal", hint)
         yield Terminal(fd)
     finally:
@@ -64,6 +64,6 @@ def terminal_of_a_person(what: str, hint: str = "a person types it in a terminal
 def _no_terminal(what: str, fact: str, hint: str) -> ApprovalRequired:
     return ApprovalRequired(
         f"{what} asks a person, and {fact}",
-        f"{hint}; no option takes its place",
+        f"{hint}; no option replaces the terminal",
         code="no_terminal",
     )

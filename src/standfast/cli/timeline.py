@@ -1,4 +1,4 @@
-"""`standfast timeline`: what happened around a time, or between two."""
+"""`standfast timeline`: show the events around a time, or between two times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOW = {
     "dead_letter": "still not settled",
     "session_crashed": "crashed: its process is gone",
 }
-"""The mark beside the last entry about a thing that is unsettled now."""
+"""The mark on the last entry of an item that is not settled now."""
 COLUMNS = [
     Column("time"),
     Column("source"),
@@ -49,16 +49,24 @@ DEFAULTS = {"window": "1h"}
 )
 @argument("time", nargs=-1, metavar="[TIME]")
 @option("--at", type=TIME, hidden=True, help="The same as TIME.")
-@option("--window", type=DURATION, default="1h", show_default=True, help="Total length, half on each side of TIME.")
-@option("--from", "start", type=TIME, help='Start here: "tue 02:00", 2026-11-17, 3h.')
-@option("--to", "end", type=TIME, help="End here.  [default: now]")
-@option("--since", type=TIME, help="From then until now: 6h, yesterday.")
-@option("--problems", is_flag=True, help="Only what failed, crashed, is in doubt or did not run.")
-@option("--session", metavar="KEY|ID", help="Only this session.")
-@option("--agent", metavar="NAME", help="Only what this agent or actor did.")
-@option("--subject", metavar="ID", help="Only what happened to this row: its id, or the end of it.")
-@option("--type", "kind", metavar="TYPE", help="Only this type: effect, or effect.dispatched.")
-@option("--limit", default=500, show_default=True, type=click.IntRange(1, 2000), metavar="N", help="Most rows.")
+@option(
+    "--window",
+    type=DURATION,
+    default="1h",
+    show_default=True,
+    help="Show this long a time span, half before and half after TIME.",
+)
+@option("--from", "start", type=TIME, help='Start at this time: "tue 02:00", 2026-11-17, 3h.')
+@option("--to", "end", type=TIME, help="End at this time.  [default: now]")
+@option("--since", type=TIME, help="Show from this time until now: 6h, yesterday.")
+@option("--problems", is_flag=True, help="Only show what failed, crashed, is in doubt or did not run.")
+@option("--session", metavar="KEY|ID", help="Only show this session.")
+@option("--agent", metavar="NAME", help="Only show events of this agent or actor.")
+@option("--subject", metavar="ID", help="Only show events of this row.")
+@option("--type", "kind", metavar="TYPE", help="Only show this type: effect, or effect.dispatched.")
+@option(
+    "--limit", default=500, show_default=True, type=click.IntRange(1, 2000), metavar="N", help="Show at most N rows."
+)
 @option("--md", is_flag=True, help="Print Markdown.")
 @option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write an HTML page to FILE; - prints it.")
 @scope_options
@@ -77,12 +85,13 @@ def timeline(
 ) -> None:
     """Show recorded events around a TIME, oldest first: "tue 03:00", "3h ago". Default: now.
 
-    `seen`: standfast recorded it. `said`: an agent or a person reported it. Outside a repository it shows all.
+    The source is `seen` if standfast recorded the event, and `said` if an agent or a person reported it. Outside a
+    repository it shows the events of all repositories.
     """
     from standfast.views import coverage
 
     if (html or md) and not out.for_people:
-        raise click.UsageError("give --html, --md or --json, only one of them")
+        raise click.UsageError("give only one of --html, --md and --json")
     asked |= {"at": _time(time, at, start or since or end), "start": _start(start, since), "end": end, "type": kind}
     everywhere = coverage.choice(scope_choice)
     settings = load(outside=scope_choice == "global")
@@ -162,7 +171,7 @@ def _options(asked: dict[str, Any]) -> list[str]:
 
 
 def _rest(found: Timeline, options: list[str]) -> str:
-    """The command that shows what was left out: more rows, or the same span from the last row on."""
+    """The command that shows the remaining rows: a larger limit, or the same span from the last row."""
     from standfast.views.timeline import ROWS_MAX
 
     if len(found.entries) < ROWS_MAX:
@@ -194,7 +203,7 @@ def _unsettled(sf: Standfast, found: Timeline) -> dict[str, str]:
 
 
 def _rows(found: Timeline, now: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Entries and gaps in one order. A line names the day where one begins."""
+    """Entries and gaps in the order of time, with a line at the start of each day."""
     day = ""
     last = {entry.subject: n for n, entry in enumerate(found.entries)}
     gaps = sorted(found.gaps, key=lambda gap: (gap.from_us, gap.until_us))
@@ -207,7 +216,7 @@ def _rows(found: Timeline, now: dict[str, str]) -> Iterator[dict[str, str]]:
             yield {**EMPTY, "what": f"-- {day} --"}
         what = entry.type if not entry.summary else f"{entry.type}  {entry.summary}"
         if entry.seq == 0 and entry.type != "run.absent" and entry.state not in (None, "ok"):
-            what += f" ({entry.state})"  # an imported call: how it ended is the answer
+            what += f" ({entry.state})"  # an imported call: show how it ended
         if last[entry.subject] == n and entry.subject in now:
             what += f" ({now[entry.subject]})"
         yield {
@@ -254,7 +263,7 @@ def _markdown(found: Timeline, now: dict[str, str]) -> Iterator[str]:
 
 
 def _html(found: Timeline, now: dict[str, str]) -> Iterator[str]:
-    """A page of its own: no script, no style from elsewhere."""
+    """A complete HTML page without scripts and external styles."""
     from html import escape
 
     yield '<!doctype html><meta charset="utf-8">'

@@ -1,8 +1,7 @@
-"""`standfast top`: the sessions that work, wait or crashed, as they are now.
+"""`standfast top`: show the sessions that work, wait or crashed, and update them every two seconds.
 
-A frame is drawn again every two seconds. Sessions that wait come first when it starts. After that each session keeps
-its row: what changes is marked in the row, a new session is added at the end, one that has ended stays as `ended`. The
-key `s` sorts again. It needs no library: a few escape sequences that every terminal understands.
+Waiting sessions are first when it starts. After that each session keeps its row: a new session is added at the end, and
+a session that ends stays as `ended`. The key `s` sorts the rows again. It draws with a few standard escape sequences.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 2.0
 WIDE = 110
-"""From this width on, what a session is about has a column of its own."""
+"""From this width on, `about` has its own column."""
 COLUMNS = [
     Column("state"),
     Column("agent"),
@@ -44,7 +43,7 @@ EMPTY = "no session works, waits or crashed here: standfast session list"
 
 
 @command("top", examples=("standfast top", "standfast top --once --all"))
-@option("--once", is_flag=True, help="Print one frame and end.")
+@option("--once", is_flag=True, help="Print one frame and exit.")
 @scope_options
 def top(out: Out, once: bool, scope_choice: str | None) -> None:
     """Show the sessions that work, wait or crashed, the waiting ones first, until you press q."""
@@ -83,7 +82,7 @@ class Rows:
 
 
 def lines(fleet: Fleet, members: list[Member], width: int, *, color: bool = False, height: int = 0) -> list[str]:
-    """One frame: the counts, a row for each session, and the next command for those that wait or crashed."""
+    """One frame: the counts, a row for each session, and the next command for each that waits or crashed."""
     counts = [f"{n:,} {text}" for state, text in COUNTED.items() if (n := _count(members, state))]
     more = f"; {fleet.elsewhere:,} in other repositories: standfast top --all" if fleet.elsewhere else ""
     clock = strftime("%H:%M:%S", localtime(fleet.now_us // 1_000_000))
@@ -135,7 +134,7 @@ def _columns() -> int:
 
 
 def _watch(look: object) -> None:
-    """Draw until q, Ctrl-C or SIGTERM. The terminal is left as it was."""
+    """Draw until q, Ctrl-C or SIGTERM, then restore the terminal."""
     import select
 
     assert callable(look)
@@ -145,7 +144,7 @@ def _watch(look: object) -> None:
             try:
                 fleet = look()
                 frame = _fitting(fleet, rows)
-            except Exception as error:  # noqa: BLE001  a store that is busy now is asked again
+            except Exception as error:  # noqa: BLE001  for example a busy store: the next frame tries again
                 frame = [f"standfast: {error}".partition("\n")[0]]
             _draw([*frame, "", "q: quit   s: sort, the waiting ones first"])
             ready, _, _ = select.select([fd], [], [], EVERY_S)
@@ -163,14 +162,14 @@ def _fitting(fleet: Fleet, rows: Rows) -> list[str]:
 
 
 def _draw(frame: list[str]) -> None:
-    """Over the last frame, line by line: clearing the screen first would flicker."""
+    """Overwrite the last frame line by line, because clearing the screen first would flicker."""
     sys.stdout.write("\x1b[H" + "\x1b[K\r\n".join(map(render.printed, frame)) + "\x1b[K\x1b[J")
     sys.stdout.flush()
 
 
 @contextmanager
 def _screen() -> Iterator[int]:
-    """The alternate screen, without a cursor, and keys as they are pressed."""
+    """Use the alternate screen, hide the cursor, and read keys without waiting for Enter."""
     import signal
     import termios
     import tty

@@ -1,4 +1,4 @@
-"""Values of a command line: the types of options, and how the fields of a model are printed."""
+"""The types of options, and the formats of the fields of a model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     _Type = click.ParamType[Any]
 else:
-    _Type = click.ParamType  # generic only in click's later versions
+    _Type = click.ParamType  # generic only in later versions of click
 
 DIGEST_SHOWN = 19
 TEXT_SHOWN = 200
 
 
 class _Parsed(_Type):
-    """A type with the name that help shows and the function that reads it."""
+    """A type with the name that help shows and the function that parses a text."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -43,7 +43,7 @@ def _stdin(text: str) -> str:
 
 
 def parsed_json(text: str) -> Any:
-    """JSON, or the text itself. Text that starts like an object, a list or a string must be JSON."""
+    """JSON, or the text itself. Text that starts like a JSON object, list or string must be valid JSON."""
     from standfast import serial
     from standfast.errors import InvalidInput
 
@@ -94,7 +94,7 @@ DURATION = _Parsed("DURATION", str)
 SECONDS = _Parsed("DURATION", _seconds)
 """A duration; a number without a unit is seconds."""
 TIME = _Parsed("TIME", str)
-"""Both go to the method as they are typed: `2h`; `tue 03:00`."""
+"""Durations and times are passed to the method as typed: `2h`, `tue 03:00`."""
 JSON = _Parsed("JSON", parsed_json)
 FIELD = _Parsed("NAME=VALUE", _field)
 VARIABLE = _Parsed("NAME=VALUE", _variable)
@@ -102,9 +102,9 @@ VARIABLE = _Parsed("NAME=VALUE", _variable)
 PAIR = _Parsed("CURSOR", _pair)
 JSON_STDIN = _Parsed("JSON", _json_or_stdin)
 VALUE = _Parsed("JSON", lambda text: parsed_json(_stdin(text).rstrip("\n")))
-"""JSON, or text; `-` reads it from stdin."""
+"""JSON or text; - reads it from stdin."""
 STDIN = _Parsed("TEXT", _stdin)
-"""Text; `-` reads it from stdin."""
+"""Text; - reads it from stdin."""
 
 
 # -- printing ----------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def second(us: int) -> str:
 
 
 def short(id: object) -> str:
-    """The end of an id of ours; an id of another system in full."""
+    """The end of an id of standfast; an id of another system unchanged."""
     from standfast.ids import is_id
 
     text = str(id)
@@ -131,7 +131,7 @@ def short(id: object) -> str:
 
 
 def home_short(path: str) -> str:
-    """A path below the home directory with `~`; any other text as it is."""
+    """The path with `~` for the home directory."""
     import os
 
     home = os.path.expanduser("~").rstrip("/")
@@ -139,12 +139,12 @@ def home_short(path: str) -> str:
 
 
 def repository_name(path: str) -> str:
-    """A repository without its `.git`: ~/shop, github.com/acme/shop."""
+    """A repository without `/.git`: ~/shop, github.com/acme/shop."""
     return home_short(path.removesuffix("/.git"))
 
 
 def repository(model: Any) -> str:
-    """The repository and the scope of a model that has a label; empty outside any."""
+    """The repository and the scope of a model; empty if it belongs to none."""
     from standfast.config.scope import Label
     from standfast.views.coverage import named
 
@@ -152,7 +152,7 @@ def repository(model: Any) -> str:
 
 
 def ago(us: int, now_us: int | None = None) -> str:
-    """How long ago a time was: "2h 5m ago"."""
+    """The time since `us`: "2h 5m ago"."""
     import time
 
     from standfast.clock import SECOND_US, format_duration
@@ -167,7 +167,7 @@ def counted(n: int, name: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value for people: text as it is, a tuple with commas, JSON as JSON."""
+    """A value as text: text unchanged, a tuple with commas, other values as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, tuple):
@@ -178,7 +178,7 @@ def text_of(value: Any) -> str:
 
 
 def plain(model: Any) -> dict[str, Any]:
-    """The model as JSON: its own fields, models inside it likewise."""
+    """The model as JSON, including models inside it."""
     if isinstance(model, Mapping):
         return dict(model)
     fields: dict[str, Any] = model.as_json() if hasattr(model, "as_json") else model.as_dict()
@@ -186,7 +186,7 @@ def plain(model: Any) -> dict[str, Any]:
 
 
 def with_times(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with an ISO time after each `*_us` that is a time: `created_us`, `created_iso`."""
+    """The fields, with an ISO time after each time in microseconds: `created_us`, `created_iso`."""
     made: dict[str, Any] = {}
     for name, value in fields.items():
         made[name] = value
@@ -196,7 +196,7 @@ def with_times(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def iso_time(us: Any) -> str | None:
-    """UTC in ISO form; None for no time and for a time outside the years 1970 to 9999."""
+    """The time in UTC in ISO form; None if there is none, or if it is outside the years 1970 to 9999."""
     if not isinstance(us, int) or not 0 < us < YEAR_10000_US:
         return None
     from standfast.clock import iso
@@ -211,7 +211,7 @@ def _plain(value: Any) -> Any:
 
 
 def column(spec: str) -> Column:
-    """The column of `field`, or of `field heading`; ids are short, times are readable."""
+    """The column of "field" or "field heading", with the format of its field."""
     from standfast.cli.render import Column
 
     field, _, heading = spec.partition(" ")

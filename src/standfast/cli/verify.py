@@ -1,4 +1,4 @@
-"""`standfast verify`: the journal still says what it said."""
+"""`standfast verify`: prove that the journal, or a receipt in it, is unchanged."""
 
 from __future__ import annotations
 
@@ -27,11 +27,15 @@ if TYPE_CHECKING:
     ),
 )
 @argument("receipt", required=False)
-@option("--against", metavar="MANIFEST", help="The manifest of a copy, as a file or by the copy's id.")
+@option(
+    "--against",
+    metavar="MANIFEST",
+    help="Compare the journal with this manifest of a copy: a file, or the id of a copy.",
+)
 def verify(out: Out, receipt: str | None, against: str | None) -> None:
-    """Prove that a RECEIPT is in the journal, unchanged; without one, check the whole journal. Exits 1 on a change."""
+    """Prove that a RECEIPT is in the journal and unchanged; without one, check the whole journal. Exits 1 if not."""
     if receipt is not None and against is not None:
-        raise click.UsageError("a receipt and --against are two checks: give one of them")
+        raise click.UsageError("give RECEIPT or --against, not both")
     with opened(create=False) as sf:
         if receipt is None:
             _check(out, sf.journal, None if against is None else _witness(sf, against))
@@ -48,12 +52,12 @@ def _check(out: Out, journal: Journal, against: str | None) -> None:
     lines = [one.text for one in done.findings] or [f"verified: {rows}, {digests}"]
     out.record({"verified": not done.findings, **values.plain(done)}, lines)
     if done.findings:
-        out.say("look into a copy from before the change: standfast restore --to DIR")
+        out.say("read a copy from before the change: standfast restore --to DIR")
         raise click.exceptions.Exit(exits.FAILED)
 
 
 def _witness(sf: Standfast, named: str) -> str:
-    """The digest in a manifest: of a file, or of a copy of this store by its id."""
+    """The digest in the manifest of a copy, given as a file or by the id of the copy."""
     from standfast.admin.copies import manifest
 
     if os.path.exists(named):

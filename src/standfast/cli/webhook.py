@@ -1,4 +1,4 @@
-"""`standfast webhook`: what others deliver, recorded once and handled once."""
+"""`standfast webhook`: record each incoming event once, and handle it once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATES = ("received", "done", "dead")
 
 webhook = noun(
     "webhook",
-    "Webhooks: what others deliver, recorded once, handled once.",
+    "Record each incoming event once, and handle it once.",
     default="list",
     of="standfast.ledger.webhooks:Webhooks",
 )
@@ -44,22 +44,32 @@ webhook = noun(
 )
 @argument("source")
 @argument("file", default="-")
-@option("--event-id", required=True, help="The sender's own id of the event.")
-@option("--kind", help="What happened, in the sender's words: invoice.paid.")
-@option("--ignore", multiple=True, help="A field of the body that the sender changes with every delivery.")
-@option("--text", is_flag=True, help="The body is text, not JSON.")
-@option("--attempts-max", type=int, default=8, show_default=True, help="So many attempts, then it is a dead letter.")
+@option("--event-id", required=True, help="The id that the sender gave the event.")
+@option("--kind", help="The type of the event as the sender names it: invoice.paid.")
+@option(
+    "--ignore",
+    multiple=True,
+    help="Ignore this field of the body, because it differs in each delivery; may be given several times.",
+)
+@option("--text", is_flag=True, help="Read the body as text, not as JSON.")
+@option(
+    "--attempts-max",
+    type=int,
+    default=8,
+    show_default=True,
+    help="Make the event a dead letter after N failed attempts.",
+)
 @command_line()
 def receive(
     out: Out, source: str, file: str, event_id: str, text: bool, command: tuple[str, ...], **given: Any
 ) -> None:
-    """Record one delivery from SOURCE: the body in FILE, or on standard input.
+    """Record one delivery from SOURCE: the body in FILE, or on stdin.
 
-    The event is known by SOURCE and --event-id. The first delivery counts, every other is answered
-    with what became of it. With COMMAND it is handled at once: the body is its standard input,
-    exit 0 is done, and its output is what every later delivery is answered with.
+    SOURCE and --event-id identify the event. A repeated delivery changes nothing and prints the state of the event.
+    With COMMAND the event is handled immediately: COMMAND gets the body on stdin, exit 0 marks the event as done, and
+    a repeated delivery prints the stored output of COMMAND.
 
-    Whether the delivery is genuine is not checked here: verify signatures before.
+    This command does not verify that the delivery is genuine: check its signature first.
     """
     payload = _payload(file, text=text)
     with opened() as sf:
@@ -180,7 +190,7 @@ def _lines(out: Out, shown: Shown) -> list[str]:
         ("held by", event.held_by),
         ("error", event.error),
         ("result", dumps(event.result) if event.result is not None else None),
-        ("given up", _settled(letter) if letter is not None else None),
+        ("dead letter", _settled(letter) if letter is not None else None),
         ("body", dumps(event.payload)),
     ]
     lines = list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
@@ -200,18 +210,18 @@ def _found(event: WebhookEvent) -> str:
     if event.fresh:
         return "received"
     ended = f" since {second(event.ended_us)}" if event.ended_us is not None else ""
-    return f"delivered before, {event.deliveries} times now; it is {event.state}{ended}"
+    return f"already delivered, {event.deliveries} times by now; it is {event.state}{ended}"
 
 
 def _payload(file: str, *, text: bool) -> Any:
-    """The delivered body: JSON, or text if the content type says so."""
+    """The delivered body: JSON, or text with --text."""
     if file == "-" and (sys.stdin is None or sys.stdin.isatty()):
-        raise click.UsageError("what was delivered? a FILE, or the body on standard input")
+        raise click.UsageError("give FILE, or the body on stdin")
     data = _bytes(file, serial.PAYLOAD_MAX_BYTES)
     if len(data) > serial.PAYLOAD_MAX_BYTES:
         raise InvalidInput(
             f"the body has more than {serial.PAYLOAD_MAX_BYTES:,} bytes",
-            "keep it with standfast artifact put, and record its id",
+            "store it with standfast artifact put, and record its id",
         )
     if text:
         try:
@@ -221,11 +231,11 @@ def _payload(file: str, *, text: bool) -> Any:
     try:
         return serial.loads(data, what="body")
     except InvalidInput as error:
-        raise InvalidInput(error.message, "a body that is not JSON is recorded with --text") from None
+        raise InvalidInput(error.message, "to record a body that is not JSON: --text") from None
 
 
 def _bytes(file: str, limit_bytes: int) -> bytes:
-    """At most one byte more than may be stored: a sender of a terabyte gets an error."""
+    """Read one byte more than the limit at most, so that a large body is refused without being read."""
     if file == "-":
         return sys.stdin.buffer.read(limit_bytes + 1)
     try:

@@ -1,8 +1,8 @@
-"""How a command handles an event: `standfast webhook receive … -- COMMAND`.
+"""Handle an event with a command: `standfast webhook receive … -- COMMAND`.
 
-As with `once`, the command is started stopped and is itself the holder: it has the event before it
-begins. If either process is killed, the next one sees at once whether the command still runs. The body
-waits for it in a file without a name, which is its standard input.
+As with `once`, the child process starts blocked and holds the lease of the event before it runs the command. If either
+process is killed, the next delivery can see whether the command still runs. The stdin of the command is a temporary
+file with the body.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ SAID_MAX = 300
 
 
 def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
-    """Handle one event now, or say what came of it before; the exit code."""
+    """Handle one event, or print its stored output. Returns the exit code."""
     if event.state == "done":
         return _replayed(out, event)
     ended, code = _handled(out, argv, event.id)
     if not out.for_people:
         out.record(plain(ended))
     elif ended.state != "done":
-        again = "given up" if ended.state == "dead" else f"attempt {ended.attempts} of {ended.attempts_max}"
+        again = "dead letter" if ended.state == "dead" else f"attempt {ended.attempts} of {ended.attempts_max}"
         out.say(f"standfast: failed ({again}): {ended.error}")
         out.then(hints.command("webhook", "retry", ended.id[-6:]))
     return code
 
 
 def _handled(out: Out, argv: tuple[str, ...], id: str) -> tuple[WebhookEvent, int]:
-    """Claim the event and run the command: the event as it ended, and the exit code."""
+    """Claim the event and run the command. Returns the event afterwards and the exit code."""
     from standfast.cli.once_child import SIGNALS, Child
     from standfast.handle import connect
 
@@ -84,14 +84,14 @@ def _run(sf: Standfast, event: WebhookEvent, child: Any, body: int) -> tuple[Web
 
 def _replayed(out: Out, event: WebhookEvent) -> int:
     from standfast.cli.once_child import bytes_of
-    from standfast.cli.once_run import _told, _when
+    from standfast.cli.once_run import _resolved_text, _when
 
     if not out.for_people:
         out.record(plain(event))
         return 0
-    out.say(f"standfast: delivered before; answered from {_when(event.ended_us or event.received_us)}")
+    out.say(f"standfast: already delivered; replayed from {_when(event.ended_us or event.received_us)}")
     result = event.result
-    said = result if isinstance(result, dict) and "exit" in result else {"stdout": _told(result)}
+    said = result if isinstance(result, dict) and "exit" in result else {"stdout": _resolved_text(result)}
     for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
         stream.flush()
         stream.buffer.write(bytes_of(said.get(name)))
@@ -101,7 +101,7 @@ def _replayed(out: Out, event: WebhookEvent) -> int:
 
 @contextmanager
 def _as_stdin() -> Iterator[int]:
-    """A nameless file in the place of our standard input while the command is forked; what to write to."""
+    """Replace stdin with a temporary file until the command is forked. Yields its descriptor."""
     import tempfile
 
     with tempfile.TemporaryFile() as file:
@@ -124,7 +124,7 @@ def _is_open(fd: int) -> bool:
 
 
 def _write(fd: int, data: bytes) -> None:
-    """Without moving the place where the command will begin to read, which it shares with us."""
+    """Write without moving the file offset, which the command shares: it must read from the start."""
     place = 0
     while place < len(data):
         place += os.pwrite(fd, data[place:], place)

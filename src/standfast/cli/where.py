@@ -1,4 +1,4 @@
-"""`standfast where`: one path answers "where is my data"; nothing is created to answer it."""
+"""`standfast where`: print the paths of the data. It creates nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command("where", examples=("standfast where", "standfast where --json"))
 def where(out: Out) -> None:
-    """Print the data directory, the store and its engine, copies, spool and configuration with sizes."""
+    """Print the paths and sizes of the data directory, the store, its copies, the spool and the configuration."""
     from standfast.config import load
     from standfast.config.target import COPIES_VARIABLE, copies_dir
     from standfast.interchange.hooks import spool_paths
@@ -59,7 +59,7 @@ def _size(count: int | None) -> str:
 
 
 def _store_bytes(settings: Settings) -> int | None:
-    """The file, its log and its artifacts; None for a server, which is not asked."""
+    """The size of the file, its WAL and its artifacts; None for a server, because that needs a connection."""
     if settings.target.engine == "postgres" or settings.target.is_memory:
         return None
     from standfast.core.artifact_files import directory
