@@ -19,7 +19,7 @@ import pytest
 
 import standfast
 from standfast.cli.once import period
-from standfast.cli.once_child import Capture, bytes_of
+from standfast.cli.child import Capture, bytes_of
 from standfast.clock import ManualClock
 from standfast.daemon.keeper import KEPT_BYTES
 from standfast_prove.scenes import told

@@ -313,7 +313,7 @@ def test_a_session_is_held_while_a_process_lives(here: Shell) -> None:
 
 REFUSED = {
     "no session named": (("session", "say", "hello"), 2, "which session?"),
-    "too many words": (("session", "say", "job", "hello", "there"), 2, "put it in quotes"),
+    "too many words": (("session", "say", "job", "hello", "there"), 2, "in quotes"),
     "unknown": (("session", "show", "missing"), 3, "there is no session 'missing'"),
     "unknown to say": (("session", "say", "missing", "hello"), 3, "there is no session"),
     "no command": (("session", "run", "job"), 2, "COMMAND"),

@@ -88,7 +88,7 @@ class Removed(Resource):
         """List the changes that can be undone, the newest first; of the last day, unless `since` says more.
 
         - `agent`: only by this agent.
-        - `since`: not before this time: "7d" is 7 days ago.
+        - `since`: only list rows since this time: 7d, "mon 09:00".
         - `before`: start before this sequence number, the last one of the page before.
         """
         return _page(tx, agent, since, before, page_size(limit))

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from standfast.config import Settings
     from standfast.daemon.status import Status
 
-daemon = noun("daemon", "The daemon: fires loops, runs their commands, sweeps.", default="status")
+daemon = noun(
+    "daemon", "Run, start, stop and install the daemon, which runs loops in the background.", default="status"
+)
 
 START_MAX_S = 20.0
 STOP_MAX_S = 90.0

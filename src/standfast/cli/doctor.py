@@ -1,4 +1,4 @@
-"""`standfast doctor`: check the store and its place, and repair what is safe to repair."""
+"""`standfast doctor`: check the store and its place, and make safe repairs."""
 
 from __future__ import annotations
 

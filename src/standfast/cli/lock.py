@@ -7,7 +7,6 @@ free immediately. Without a command the actor holds the lock until `--release`, 
 
 from __future__ import annotations
 
-import os
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
@@ -146,29 +145,21 @@ def _run(
     note: str | None,
     scope_choice: str | None,
 ) -> int:
-    import signal
-
-    from standfast.cli.session_run import PASSED_ON, Child
+    from standfast.cli.child import blocked_child
     from standfast.core.leases import PROCESS_US, renewer
     from standfast.handle import connect
 
     settings = load(outside=scope_choice == "global")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
-    try:
-        child = Child(command, os.getcwd(), before, variable=VARIABLE)
-        try:
-            with connect(settings, pid=child.pid) as sf:
-                # A lease must last longer than the time between two renewals.
-                held = _acquired(sf, name, max(duration_us(for_, "--for") or 0, PROCESS_US) / SECOND_US, wait_us, note)
-                renewing = renewer(sf._store)
-                renewing.start()
-                child.go(name)
-                code = child.wait()
-                code = _released(out, sf, held, code, kept=renewing.trusted)
-        finally:
-            child.never()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with blocked_child(command) as child, connect(settings, pid=child.pid) as sf:
+        # A lease must last longer than the time between two renewals.
+        held = _acquired(sf, name, max(duration_us(for_, "--for") or 0, PROCESS_US) / SECOND_US, wait_us, note)
+        renewing = renewer(sf._store)
+        renewing.start()
+        child.go({VARIABLE: name})
+        code = child.wait()
+        if child.failure is not None:
+            out.say(f"standfast: {child.failure}")
+        code = _released(out, sf, held, code, kept=renewing.trusted)
     return code if code >= 0 else 128 - code
 
 

@@ -31,6 +31,7 @@ from standfast.ledger.effects.declared import Options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from standfast.cli.child import Child
     from standfast.clock import Clock
     from standfast.handle import Standfast
     from standfast.ledger.effects.identity import Request
@@ -89,30 +90,24 @@ class Killed(Exception):
 
 def run_once(out: Out, asked: Asked) -> int:
     """Run the command or replay its output. Returns its exit code."""
-    from standfast.cli.once_child import SIGNALS, Child
+    from standfast.cli.child import blocked_child
     from standfast.handle import connect
 
     settings = load()
-    # Block signals here until `Child.wait` takes them, and in the child until it becomes the command.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        child = Child(asked.argv, mask, shown=out.for_people)
-        try:
-            with connect(settings, pid=child.pid) as sf:
-                return _Once(out, sf, asked, child, mask).run()
-        finally:
-            child.never()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    shown = out.for_people
+    with (
+        blocked_child(asked.argv, capture=True, shown=shown) as child,
+        connect(settings, pid=child.pid) as sf,
+    ):
+        return _Once(out, sf, asked, child).run()
 
 
 class _Once:
-    def __init__(self, out: Out, sf: Standfast, asked: Asked, child: Any, mask: Any) -> None:
+    def __init__(self, out: Out, sf: Standfast, asked: Asked, child: Child) -> None:
         self.out = out
         self.sf = sf
         self.asked = asked
         self.child = child
-        self.mask = mask
 
     def run(self) -> int:
         from standfast.ledger.effects.perform import walk
@@ -202,7 +197,7 @@ class _Once:
         if asked.probe:
             asking = identity.Asking("once", self.ask, asked.probe, identity.settle_us(settle), wait=self.wait)
         elif ready is not None:
-            asking = ready.asking(self.sf, wanted, settle, self.wait, self.mask)
+            asking = ready.asking(self.sf, wanted, settle, self.wait, self.child.mask)
         task_id = self.sf.effects._task(asked.task) if asked.task else None
         # One run of the command per call: `--attempts` is only how many dispatches the approval allows.
         wanted = wanted._replace(act=self.act, asking=asking, retry=1, begins_us=asked.begins_us)
@@ -243,10 +238,10 @@ class _Once:
     def ask(self, _: Any, call: Call) -> Applied | NotApplied | Unknown:
         import subprocess
 
-        from standfast.cli.once_child import Capture
+        from standfast.cli.child import Capture
 
         assert self.asked.probe is not None
-        before = signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, self.child.mask)
         try:
             done = subprocess.run(
                 ["/bin/sh", "-c", self.asked.probe],
@@ -268,7 +263,7 @@ class _Once:
 
     def wait(self, of: Clock, us: int) -> None:
         """Wait before the probe runs again. Ctrl-C ends the wait."""
-        before = signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, self.child.mask)
         try:
             clock.wait(of, us)
         finally:
@@ -278,7 +273,7 @@ class _Once:
 
     def replay(self, wanted: Request, result: Any) -> int:
         """Print the recorded output byte for byte; on a terminal, escape its control characters."""
-        from standfast.cli.once_child import bytes_of
+        from standfast.cli.child import bytes_of
 
         found = self.sf.effects._by_key(wanted.key, wanted.scope)
         self.out.say(f"standfast: replayed from {_when(found.ended_us or found.updated_us)}")

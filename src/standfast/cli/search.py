@@ -35,17 +35,17 @@ class Search(Command):
     examples=('standfast search "connection refused" --since 7d', "standfast search flaky parser --kind task --json"),
 )
 @argument("words", nargs=-1)
-@option("--agent", help="Only by this agent.")
-@option("--repo", help="Only in repositories whose name contains this.")
-@option("--since", help='Not before: "7d", "tue 03:00", "2026-11-10".')
-@option("--tool", help="Only calls of this tool.")
-@option("--role", help="Only messages of this role: user, assistant.")
-@option("--kind", type=click.Choice(KINDS), help="Only this kind of thing.")
-@option("--session", help="Only in this session: its key or id.")
-@option("--rank", "by_rank", is_flag=True, help="What fits best first, not the newest.")
-@option("--rebuild", is_flag=True, help="Rebuild the index of words first.")
-@option("--after", help="Where the page before ended.")
-@option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
+@option("--agent", help="Only search text by this agent.")
+@option("--repo", help="Only search repositories whose name contains this text.")
+@option("--since", help='Only search since this time: 7d, "tue 03:00", 2026-11-10.')
+@option("--tool", help="Only search calls of this tool.")
+@option("--role", help="Only search messages of this role: user, assistant.")
+@option("--kind", type=click.Choice(KINDS), help="Only search rows of this kind.")
+@option("--session", help="Only search this session.")
+@option("--rank", "by_rank", is_flag=True, help="Print the best match first instead of the newest.")
+@option("--rebuild", is_flag=True, help="Rebuild the search index first.")
+@option("--after", help="Start after this cursor: the `next` of the page before.")
+@option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="Print at most N rows.")
 @scope_options
 def search(out: Out, words: tuple[str, ...], rebuild: bool, scope_choice: str | None, **asked: Any) -> None:
     """Find WORDS in messages, decisions, tool calls, mail and tasks; "a phrase", -without, begin*."""

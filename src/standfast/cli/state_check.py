@@ -1,10 +1,10 @@
 """Run the commands that are stored with values, to check the values. Only this module runs them.
 
-Another program may have written a stored command. It runs only when a person types `standfast state
-verify`, or a loop of theirs does; never where an agent's variables are set, never for an imported value. A command of
-another actor is shown and confirmed before its first run. One command runs at a time, in a process group of its own,
-with a bound on its time and on the output that is kept; outside any transaction. The verdict is recorded about the
-version that was read: a value that changed meanwhile keeps no verdict of its predecessor.
+Another program may have written a stored command. It runs only when a person, or a loop of a person, runs
+`standfast state check`. It never runs for an agent or for an imported value. A person must confirm a command of another
+actor before its first run. Commands run one at a time, outside any transaction, each in its own process group and with
+a limit for its time and its output. The verdict is recorded for the version that was read; a value that changed
+meanwhile gets none.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from standfast.config import load
 from standfast.serial import clean
 
 if TYPE_CHECKING:
+    from standfast.cli.child import Child
     from standfast.handle import Standfast
     from standfast.ledger.webhooks import WebhookEvent
 
@@ -43,24 +44,20 @@ def answer(out: Out, event: WebhookEvent, argv: tuple[str, ...]) -> int:
 
 def _handled(out: Out, argv: tuple[str, ...], id: str) -> tuple[WebhookEvent, int]:
     """Claim the event and run the command. Returns the event afterwards and the exit code."""
-    from standfast.cli.once_child import SIGNALS, Child
+    from standfast.cli.child import blocked_child
     from standfast.handle import connect
 
     settings = load()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        with _as_stdin() as body:
-            child = Child(argv, mask, shown=out.for_people)
-            try:
-                with connect(settings, pid=child.pid) as sf:
-                    return _run(sf, sf.webhooks.claim(id), child, body)
-            finally:
-                child.never()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    shown = out.for_people
+    with (
+        _as_stdin() as body,
+        blocked_child(argv, capture=True, shown=shown) as child,
+        connect(settings, pid=child.pid) as sf,
+    ):
+        return _run(sf, sf.webhooks.claim(id), child, body)
 
 
-def _run(sf: Standfast, event: WebhookEvent, child: Any, body: int) -> tuple[WebhookEvent, int]:
+def _run(sf: Standfast, event: WebhookEvent, child: Child, body: int) -> tuple[WebhookEvent, int]:
     _write(body, _text(event.payload).encode())
     child.go(
         {
@@ -83,7 +80,7 @@ def _run(sf: Standfast, event: WebhookEvent, child: Any, body: int) -> tuple[Web
 
 
 def _replayed(out: Out, event: WebhookEvent) -> int:
-    from standfast.cli.once_child import bytes_of
+    from standfast.cli.child import bytes_of
     from standfast.cli.once_run import _resolved_text, _when
 
     if not out.for_people:

@@ -163,8 +163,8 @@ class Artifacts(Resource):
     ) -> Artifact:
         """Store the bytes of a FILE, or of stdin (-), durably; the same bytes are stored once.
 
-        - `name`: its name; a label, not a path.  [default: the file's name]
-        - `kind`: what it is: log, diff, text/plain.
+        - `name`: name it; a label, not a path.  [default: the name of the file]
+        - `kind`: the kind of content: log, diff, text/plain.
         - `session`: the session it belongs to.
         - `retention`: keep it, or remove it with its session (session) or after a day (scratch).
 
@@ -229,8 +229,8 @@ class Artifacts(Resource):
         """List artifacts, the newest first.
 
         - `session`: only of this session.
-        - `kind`: only of this kind.
-        - `name`: only with this name.
+        - `kind`: only list tasks of this kind.
+        - `name`: only list artifacts with this name.
         - `after`: start after this id, the last one of the page before.
         """
         session_id = naming.session_id(tx, self.scope, session)

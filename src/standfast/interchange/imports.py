@@ -164,7 +164,7 @@ class Imports(Resource):
     def list(self, tx: Tx, *, agent: str = "", after: int = 0, limit: int = 50) -> list[Source]:
         """List the files that were read: their state, their size, and how many messages they had.
 
-        - `agent`: only the files of this agent.
+        - `agent`: only list files of this agent.
         """
         rows = tx.all(SQL.page, agent=agent, after=after, limit=page_size(limit))
         return [_source(row) for row in rows]

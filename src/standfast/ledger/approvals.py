@@ -429,7 +429,7 @@ class Approvals(Resource):
     def wait(self, approval: str, timeout: Duration | None = None) -> Approval:
         """Wait for a person's answer. Exit 0: granted. Exit 5: denied, expired, or the timeout has passed.
 
-        - `timeout`: give up after this long; the request stays.  [default: wait until the request expires]
+        - `timeout`: stop waiting after this time; the request stays.  [default: wait until the request expires]
 
         Any process may wait, at any time. Raises ApprovalRequired after the timeout. A request expires after 24 h, or
         after the duration that it was requested for, at most 30 days.

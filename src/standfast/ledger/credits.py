@@ -136,10 +136,10 @@ class Credits(Resource):
     ) -> CreditEntry:
         """Grant an amount to an account, once per key. A repeated call returns the first entry.
 
-        - `key`: the event it belongs to: monthly:invoice_7, topup:payment_9.
+        - `key`: record it once per key: monthly:invoice_7, topup:payment_9.
         - `unit`: the unit: credits, tokens, eur-cent.
-        - `reason`: reason; not compared when the key is used again.
-        - `occurred`: when it happened; without it, now.
+        - `reason`: record this reason; a repeated call may give another one.
+        - `occurred`: the time when it happened.  [default: now]
 
         Raises KeyConflict if the key belongs to another account, unit or amount.
         """
@@ -160,11 +160,11 @@ class Credits(Resource):
     ) -> CreditEntry:
         """Take an amount from an account, once per key, if the balance covers it.
 
-        - `key`: the event it belongs to: run:fix-42.
+        - `key`: record it once per key: run:fix-42.
         - `unit`: the unit: credits, tokens, eur-cent.
-        - `reason`: reason; not compared when the key is used again.
-        - `occurred`: when it happened; without it, now.
-        - `below_zero`: record it even if the balance does not cover it.
+        - `reason`: record this reason; a repeated call may give another one.
+        - `occurred`: the time when it happened.  [default: now]
+        - `below_zero`: record it even if the balance gets negative.
 
         A repeated call returns the first entry, at any balance. Raises Conflict (`insufficient`) if the balance
         does not cover it: nothing is written, and the same key may be used later. Raises KeyConflict as `grant` does.
@@ -186,8 +186,8 @@ class Credits(Resource):
         """Reverse the entry with this key, once: pay a spend back, or take a grant back.
 
         - `amount`: refund only this part.
-        - `reason`: reason.
-        - `occurred`: when it happened; without it, now.
+        - `reason`: record this reason.
+        - `occurred`: the time when it happened.  [default: now]
 
         The key of the refund is `refund:` and this key. Raises NotFound if there is no such entry, InvalidInput for
         more than its amount, KeyConflict for another amount than the first time.
@@ -224,9 +224,9 @@ class Credits(Resource):
     ) -> BalanceList:
         """Show the balance of ACCOUNT, or of all accounts, by unit.
 
-        - `account`: only this account.
-        - `unit`: only this unit of ACCOUNT.
-        - `at`: the balance at this time: "tue 03:00".
+        - `account`: only list this account.
+        - `unit`: only list this unit of ACCOUNT.
+        - `at`: show the balance at this time: "tue 03:00".
 
         `after` is the last (account, unit) you have.
         """
@@ -262,8 +262,8 @@ class Credits(Resource):
     ) -> EntryList:
         """List the entries of one account, or of all, the newest first.
 
-        - `account`: only entries of this account.
-        - `unit`: only entries of this unit.
+        - `account`: only list entries of this account.
+        - `unit`: only list entries of this unit.
         - `after`: start after this `seq`, the last one of the page before.
         """
         asked: Row = {

@@ -101,8 +101,8 @@ class Gates(Resource):
     def pause(self, gate: str, *, for_: Duration, why: str, scope: str | None = None) -> Gate:
         """Pause a GATE, given by its pattern or id: it stops nothing for a while. Refused to agents.
 
-        - `for_`: how long, at most 7 days.
-        - `why`: the reason, for the journal.
+        - `for_`: pause it for this long, at most 7 days.
+        - `why`: record the reason in the journal.
 
         A second pause replaces the end of the first. Raises NotFound.
         """

@@ -96,12 +96,12 @@ class Agents(Resource):
         """Record what an agent is or does; without a name, the caller. Other fields stay.
 
         - `name`: the agent.
-        - `kind`: what it is: claude-code, codex, reviewer.
+        - `kind`: the kind of agent: claude-code, codex, reviewer.
         - `status`: what it does.
-        - `why`: why it is blocked, or what went wrong.
+        - `why`: record why it is blocked, or what went wrong.
         - `task`: the task it works on; empty for none.
-        - `config`: its configuration, replaced as a whole.
-        - `metadata`: other facts about it, replaced as a whole.
+        - `config`: replace its whole configuration.
+        - `metadata`: replace its other facts.
 
         A new status without `why` forgets the old reason. Raises NotFound for a task there is not.
         """
@@ -191,10 +191,10 @@ class Agents(Resource):
         """List agents by name.
 
         - `status`: only with this status.
-        - `kind`: only of this kind: claude-code, codex.
-        - `config`: only with this value in the configuration: model=claude-* (repeatable).
-        - `crashed`: only agents whose process exited and left a task or a session.
-        - `stale`: only agents that were active and sent no sign of life for an hour.
+        - `kind`: only list agents of this kind: claude-code, codex.
+        - `config`: only list agents with this value in the configuration: model=claude-*; may be given several times.
+        - `crashed`: only list agents whose process exited while it held a task or a session.
+        - `stale`: only list agents that were active and have not reported for an hour.
         - `after`: start after this cursor, the (scope, name) of the last one of the page before.
 
         A name in `config` may have dots into objects; a text that ends in `*` is a prefix:

@@ -129,11 +129,11 @@ class KnowledgeStore(Resource):
         """Add a text that an agent learned, once per repository, agent and source. A repeat returns the first row.
 
         - `source`: where it comes from: a message, an artifact or a URL.
-        - `agent`: the agent that it belongs to, if it is not the caller.
+        - `agent`: the agent that it belongs to.  [default: the caller]
         - `embedding`: its vector, or a function that makes one of a text.
-        - `tags`: a topic.
-        - `supersedes`: the older text that it replaces; a search leaves that one out.
-        - `fresh_for`: how long it is up to date; after that it is marked as stale.
+        - `tags`: add this topic; may be given several times.
+        - `supersedes`: replace this older text; a search no longer finds it.
+        - `fresh_for`: mark it as stale after this time.
         """
         checked_text(text, "text", TEXT_MAX)
         said: Row = {
@@ -161,11 +161,11 @@ class KnowledgeStore(Resource):
     ) -> KnowledgeList:
         """Find the texts that fit a query best, by words and, with an embedding, by meaning.
 
-        - `k`: how many.
-        - `agent`: only of this agent.
-        - `tags`: only with this topic.
+        - `k`: find at most N texts.
+        - `agent`: only list rows of this agent.
+        - `tags`: only find texts with this topic.
         - `embedding`: the vector of the query, or a function that makes one of a text.
-        - `superseded`: also texts that a newer one replaced.
+        - `superseded`: include texts that a newer one replaced.
         """
         if not isinstance(query, str):
             raise InvalidInput(f"a query is text, not {type(query).__name__}")
@@ -201,9 +201,9 @@ class KnowledgeStore(Resource):
     ) -> KnowledgeList:
         """List what agents learned, the newest first.
 
-        - `agent`: only of this agent.
-        - `tags`: only with this topic.
-        - `superseded`: also texts that a newer one replaced.
+        - `agent`: only list rows of this agent.
+        - `tags`: only find texts with this topic.
+        - `superseded`: include texts that a newer one replaced.
         """
         filters: Row = {"agent": agent, "tags": _pattern(tags), "superseded": int(superseded), "after": after}
         here = repositories.filtered(tx, everywhere=everywhere)

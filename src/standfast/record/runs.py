@@ -205,7 +205,7 @@ class Runs(Resource):
     def cancel(self, run: str, reason: str = CANCELLED) -> Run:
         """Cancel a RUN: a queued one at once; a running one is ended by the daemon.
 
-        - `reason`: why; the run says so.
+        - `reason`: the reason, which the run shows.
 
         Raises IllegalTransition if it has ended.
         """

@@ -87,12 +87,12 @@ class Usage(Resource):
 
         - `session`: its key or id.
         - `model`: the name of the model.
-        - `input_tokens`: how many tokens the call read, cached ones included.
-        - `output_tokens`: how many tokens the model wrote.
-        - `cached_input_tokens`: how many of the input tokens came from a cache.
+        - `input_tokens`: the number of tokens that the call read, including cached tokens.
+        - `output_tokens`: the number of tokens that the model wrote.
+        - `cached_input_tokens`: the number of input tokens that came from a cache.
         - `usd`: the cost in US dollars; without it, the list price of the model if one is known.
-        - `key`: once per key: a repeated call returns the first record.
-        - `hold`: the hold of the call, which is settled with this usage; without it, the usage counts afterwards.
+        - `key`: record it once per key; a repeated call returns the first record.
+        - `hold`: settle this hold with the usage.
 
         Raises NotFound, KeyConflict if the key has other counts, and as `budgets.settle` for the hold.
         """
@@ -117,7 +117,7 @@ class Usage(Resource):
         """Sum tokens and imported cost by session, agent, model, day or repository.
 
         - `by`: session, agent, model, day or repository.
-        - `since`: only what was used since then: 7d, "mon 09:00", 2026-11-20.
+        - `since`: only sum usage since this time: 7d, "mon 09:00", 2026-11-20.
 
         Days are in order, the newest first. Of the others the one with the most tokens is first.
         """

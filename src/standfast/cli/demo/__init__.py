@@ -1,4 +1,4 @@
-"""`standfast demo`: an agent is killed between sending and hearing back, and does not send twice.
+"""`standfast demo`: an agent is killed between a request and its answer, and does not send the request twice.
 
 story.py         the scenes and their order
 server.py        a small server on loopback that keeps its own count: the outside world
@@ -21,7 +21,7 @@ from standfast.cli.output import Out
 @command("demo", examples=("standfast demo", "standfast demo destroy"))
 @argument("what", required=False, type=click.Choice(["destroy", "restore"]))
 def demo(out: Out, what: str | None) -> None:
-    """Watch an agent being killed with kill -9 and finish with one pull request, not two.
+    """Kill an agent with kill -9, and see it finish with one pull request instead of two.
 
     With `destroy` its store is deleted while it works, with `restore` the store is put back in time: each order is
     charged once. Beside it, the same agent with a plain file charges twice.

@@ -1,4 +1,4 @@
-"""The agent over standfast: it plans, decides, opens a pull request, says so.
+"""The agent over standfast: it plans, decides, opens a pull request and reports it.
 
 Run again after a crash it starts from its first line; what was done is answered from the record,
 and a probe checks an effect in doubt before anything is sent.
@@ -28,7 +28,9 @@ def find_pr(branch: str) -> PullRequest | None:
     return PullRequest(found[0]["number"], found[0]["url"]) if found else None
 
 
-@standfast.effect("demo.open_pr", by=("repo", "branch"), find=find_pr, settle="1s")  # this server answers at once
+@standfast.effect(
+    "demo.open_pr", by=("repo", "branch"), find=find_pr, settle="1s"
+)  # the server of the demo answers immediately
 def open_pr(repo: str, branch: str, title: str, body: str) -> PullRequest:
     answer = ask(f"{SERVER}/pulls", {"repo": repo, "branch": branch, "title": title, "body": body})
     return PullRequest(answer["number"], answer["url"])

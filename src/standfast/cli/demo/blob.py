@@ -21,7 +21,7 @@ def main(server: str, file: str) -> None:
     if "plan" not in state:
         state["plan"] = model.plan("an empty line ends it early")
         save(path, state)
-    if "pull" not in state:  # never sent, or sent and not heard back: the blob cannot say
+    if "pull" not in state:  # the file does not say whether a request was sent without an answer
         wanted = {"repo": "demo/parser", **state["plan"], "body": model.describe(state["plan"]["title"])}
         state["pull"] = ask(f"{server}/pulls", wanted)
         save(path, state)

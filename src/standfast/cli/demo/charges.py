@@ -20,7 +20,9 @@ def find_charge(order: str) -> int | None:
     return int(found[0]["number"]) if found else None
 
 
-@standfast.effect("demo.charge", by=("order",), find=find_charge, settle="1ms")  # this server answers at once
+@standfast.effect(
+    "demo.charge", by=("order",), find=find_charge, settle="1ms"
+)  # the server of the demo answers immediately
 def charge(order: str, cents: int) -> int:
     return int(ask(f"{SERVER}/charges", {"order": order, "cents": cents})["number"])
 

@@ -26,7 +26,7 @@ from standfast.errors import InvalidInput
 
 
 class Scene:
-    """One agent with its data directory, a payment service, and what was counted."""
+    """An agent with its data directory, a payment service, and its counts."""
 
     def __init__(self, out: Out, server: PullServer, directory: Path, module: str) -> None:
         self._out, self._server, self._module = out, server, module
@@ -42,7 +42,7 @@ class Scene:
             sys.stdout.flush()
 
     def agent(self, count: int = len(ORDERS)) -> int:
-        """Run it from its first line, up to so many orders."""
+        """Run the agent from the start, for at most this many orders."""
         return self._run(f"standfast.cli.demo.{self._module}", self._server.url, str(count))
 
     def standfast(self, *words: str) -> int:
@@ -58,7 +58,7 @@ class Scene:
         return done.returncode
 
     def delete_at(self, number: int) -> None:
-        """Delete the data directory while the service has the request and has not answered yet."""
+        """Delete the data directory between a request and its answer."""
         before = len(self._server.pulls)
 
         def on_post() -> None:
@@ -78,8 +78,8 @@ class Scene:
 
 
 def tell(out: Out, what: str) -> int:
-    """Show it. Exit 0 only if it went as promised."""
-    people.refuse("restores the store")  # one of its own; an agent could not complete the demo
+    """Run the demo. Exits 0 only if the counts are as promised."""
+    people.refuse("restores the store")  # a restore needs a person, so an agent could not complete the demo
     started, counts = time.monotonic(), {}
     for name, title, module in (
         ("standfast", "With standfast", "charges"),
@@ -99,7 +99,7 @@ def tell(out: Out, what: str) -> int:
 
 
 def _parent() -> str:
-    """Where a store is remembered: a store in a temporary directory has no copies."""
+    """A directory outside the temporary one, because a store in a temporary directory has no copies."""
     from standfast.config.target import Target, state_dir
     from standfast.db.sqlite.location import make_private
     from standfast.db.store_memory import place_of

@@ -1,4 +1,4 @@
-"""A scripted model. It needs no key and no network, and like a real one it never words anything twice."""
+"""A scripted LLM. It needs no key and no network. Like a real LLM, it returns other words for each call."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _WORDS = (
 
 
 def plan(issue: str) -> dict[str, str]:
-    """Called once per session, however often the agent starts."""
+    """The plan. It is called once per session, even if the agent starts several times."""
     return {"branch": "fix-42", "title": f"Parser: {issue}"}
 
 
 def describe(title: str) -> str:
-    """The body of the pull request: other words in every life of the agent."""
+    """The body of the pull request. It differs in each process of the agent."""
     return _WORDS[(int(os.environ.get("DEMO_LIFE", "1")) - 1) % len(_WORDS)]

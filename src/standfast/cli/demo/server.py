@@ -54,16 +54,16 @@ def _handler(server: PullServer) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 self.wfile.write(text)
             except ConnectionError:
-                pass  # the client is dead: that is the demo
+                pass  # the client was killed, as the demo intends
 
         def log_message(self, format: str, *args: object) -> None:
-            """The demo does its own talking."""
+            """Print no access log."""
 
     return Handler
 
 
 def ask(url: str, wanted: dict[str, Any] | None = None) -> Any:
-    """The agent's side: GET, or POST if there is something to send."""
+    """A request of the agent: GET, or POST with data."""
     from urllib.request import Request, urlopen
 
     data = None if wanted is None else json.dumps(wanted).encode()

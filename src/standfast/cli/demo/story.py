@@ -1,4 +1,4 @@
-"""What the demo shows: two crashes at the same instant, one over standfast and one over a file.
+"""The demo: two agents are killed at the same moment, one with standfast and one with a file.
 
 Every kill is a real `kill -9` of a real process, by the server, after it has kept the request
 and before it answers. Every count is the server's own.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Story:
-    """One telling: the server, the words, and what was counted."""
+    """One run of the demo: the server, the output, and the counts."""
 
     def __init__(self, out: Out, server: PullServer) -> None:
         self.out = out
@@ -39,7 +39,7 @@ class Story:
             sys.stdout.flush()
 
     def life(self, module: str, argument: str, *, number: int, killed: bool) -> int:
-        """One life of an agent in a process of its own; `killed`: the server ends it mid-request."""
+        """Run an agent in its own process. With `killed`, the server kills it during a request."""
         environment = {**os.environ, "DEMO_LIFE": str(number)}
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", f"standfast.cli.demo.{module}", self.server.url, argument],
@@ -59,7 +59,7 @@ class Story:
         return child.returncode
 
     def act(self, title: str, module: str, argument: str) -> tuple[bool, int]:
-        """Two lives of one agent. Returns whether both ended as expected, and the server's count."""
+        """Run one agent twice. Returns whether both runs ended as expected, and the count of the server."""
         before = len(self.server.pulls)
         self.say(title, "bold")
         self.say("  first life")
@@ -73,11 +73,11 @@ class Story:
 
 
 def tell(out: Out) -> int:
-    """Show it. Exit 0 only if it went as promised."""
+    """Run the demo. Exits 0 only if the counts are as promised."""
     import tempfile
 
     started = time.monotonic()
-    # An empty working directory is outside any repository: the demo stays out of everybody's scope.
+    # An empty working directory is outside any repository, so the demo writes nothing into the scope of a project.
     with PullServer() as server, tempfile.TemporaryDirectory() as directory, chdir(directory):
         story = Story(out, server)
         story.say("An agent opens a pull request. The process dies between sending and hearing back.")
@@ -103,7 +103,7 @@ def _end(story: Story, place: str, rows: list[str], session_id: str) -> None:
         story.say(f"  {row}")
     story.say()
     story.say(f"It is remembered in {place}")
-    story.out.then(hints.command("session", "show", session_id[-6:]))  # its key means nothing in a repository
+    story.out.then(hints.command("session", "show", session_id[-6:]))  # the key would not be found inside a repository
 
 
 def _timeline(sf: Standfast, key: str) -> Iterator[str]:

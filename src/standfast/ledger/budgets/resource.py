@@ -96,13 +96,13 @@ class Budgets(Resource):
         """Limit what NAME may use. A limit that is not given stays as it is.
 
         - `name`: agent:NAME, session:KEY, task:ID, all, or the name of a group.
-        - `tokens`: most tokens, input and output together.
-        - `usd`: most US dollars: 2.50.
-        - `calls`: most calls.
-        - `time`: most time that calls take together: 2h.
-        - `per`: hour, day, week or month, by UTC; without it the limit is never refilled.
-        - `within`: the budget that this one is part of; both must have enough left.
-        - `action`: warn or block: what a hook does once the budget is used up. The default is warn.
+        - `tokens`: allow at most N tokens, input and output together.
+        - `usd`: allow at most this many US dollars: 2.50.
+        - `calls`: allow at most N calls.
+        - `time`: allow calls that take at most this time together: 2h.
+        - `per`: refill the budget each hour, day, week or month of UTC.  [default: never]
+        - `within`: the parent budget; both must have enough left.
+        - `action`: warn or block when usage that hooks count exceeds the limit.  [default: warn]
 
         A command of an agent that raises a limit is refused (ApprovalRequired). Raises NotFound for an unknown
         `within`, and InvalidInput if the budget would be inside itself.
@@ -180,11 +180,11 @@ class Budgets(Resource):
         """Reserve the most that a call may use, if every budget in which it counts has enough left.
 
         - `subject`: the budget: agent:NAME, session:KEY, task:ID, or the name of a group.
-        - `tokens`: the most tokens that it may use.
-        - `usd`: the most US dollars that it may cost.
-        - `time`: the longest time that it may take.
-        - `key`: reserve once per key: a repeated call returns the settled hold.
-        - `note`: what the call is for.
+        - `tokens`: reserve at most N tokens.
+        - `usd`: reserve at most this many US dollars: 0.50.
+        - `time`: reserve at most this time.
+        - `key`: reserve it once per key; a repeated call returns the first hold.
+        - `note`: record the purpose of the call.
 
         Raises Conflict (`budget_exhausted`), which says how much is left and who holds the rest; then nothing is
         written. Raises NotFound if the subject has no budget, InProgress while a live holder has the key, KeyConflict
@@ -214,11 +214,11 @@ class Budgets(Resource):
         """Book what a call used, and give the rest of its hold back. A unit that is not given counts as reserved.
 
         - `which`: the hold: its id, the end of its id, or its key.
-        - `tokens`: used, input and output together.
-        - `usd`: used, in US dollars.
-        - `calls`: calls that were made.
-        - `time`: how long it took.
-        - `note`: how you know, for a hold in doubt.
+        - `tokens`: the number of tokens that were used, input and output together.
+        - `usd`: the cost in US dollars: 0.12.
+        - `calls`: the number of calls that were made.
+        - `time`: the time that was used.
+        - `note`: record how you know it, for a hold in doubt.
 
         Settling the same amounts again returns the hold. Raises NotFound, LeaseLost while another holder has it, and
         IllegalTransition if it was settled with other amounts. The program that sees the usage later settles a hold
@@ -231,7 +231,7 @@ class Budgets(Resource):
         """Give a whole hold back: the call was not made, and nothing was used.
 
         - `which`: the hold: its id, the end of its id, or its key.
-        - `note`: how you know, for a hold in doubt.
+        - `note`: record how you know it, for a hold in doubt.
 
         Raises as `settle` does.
         """
@@ -269,8 +269,8 @@ class Budgets(Resource):
     ) -> HoldList:
         """List holds, the oldest first: those of the budget NAME, or all.
 
-        - `name`: only holds that count in this budget.
-        - `ended`: also those that are settled or released, the newest first.
+        - `name`: only list holds of this budget.
+        - `ended`: include settled and released holds, the newest first.
         - `after`: start after this id, the last one of the page before.
         """
         budget = "%" if name is None else f"%{_budget(tx, self.scope, name)['id']}%"

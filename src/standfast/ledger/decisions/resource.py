@@ -57,11 +57,11 @@ class Decisions(Resource):
         """Record a decision before acting on it. It stays open until you close it with its outcome.
 
         - `why`: the reason.
-        - `then`: what you do next because of it.
+        - `then`: record what you do next.
         - `session`: the session it belongs to.
-        - `tags`: a topic.
-        - `agent`: the agent that decided, if it is not the caller.
-        - `standing`: a standing order: it applies until it is withdrawn.
+        - `tags`: add this topic; may be given several times.
+        - `agent`: the agent that decided.  [default: the caller]
+        - `standing`: make it a standing order, which applies until it is withdrawn.
 
         Recording the same `what` and `then` again returns the decision that is open or standing.
         """
@@ -73,7 +73,7 @@ class Decisions(Resource):
     def done(self, tx: Tx, which: str, outcome: object = None) -> Decision:
         """Close an open decision with its outcome.
 
-        - `outcome`: what came of it.
+        - `outcome`: record the result.
 
         Raises IllegalTransition if it is not open.
         """
@@ -83,7 +83,7 @@ class Decisions(Resource):
     def fail(self, tx: Tx, which: str, why: object = None) -> Decision:
         """Close an open decision as failed: the plan was not carried out, or did not work.
 
-        - `why`: what went wrong.
+        - `why`: record what went wrong.
         """
         return ended(tx, which, "failed", outcome_text(why))
 
@@ -91,7 +91,7 @@ class Decisions(Resource):
     def withdraw(self, tx: Tx, which: str, why: object = None) -> Decision:
         """Withdraw a standing order, or an open decision that is no longer followed.
 
-        - `why`: why it no longer applies.
+        - `why`: record why it no longer applies.
         """
         return ended(tx, which, "withdrawn", outcome_text(why), also="standing")
 
@@ -127,10 +127,10 @@ class Decisions(Resource):
         """List decisions: standing orders first, then the newest.
 
         - `agent`: only by this agent.
-        - `tag`: only about this topic.
-        - `since`: not before this time: "7d" is 7 days ago.
-        - `until`: before this time.
-        - `text`: only with this text in what, why, then or the outcome.
+        - `tag`: only list texts with this topic.
+        - `since`: only list rows since this time: 7d, "mon 09:00".
+        - `until`: only list rows before this time.
+        - `text`: only list decisions with this text in what, why, then or the outcome.
         - `state`: only in this state.
         - `session`: only of this session.
         - `after`: start after this id, the last one of the page before.
@@ -171,8 +171,8 @@ class Decisions(Resource):
     ) -> Caught:
         """Record that a decision was made but not recorded, and which control noticed it.
 
-        - `control`: what noticed it: a review, a check, a person.
-        - `notes`: how it was noticed.
+        - `control`: the review, check or person that noticed it.
+        - `notes`: record how it was noticed.
         - `session`: the session it was made in.
 
         The journal marks it as a report (`said`).

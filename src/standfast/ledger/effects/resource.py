@@ -82,7 +82,7 @@ class Effects(Resource):
     ) -> list[Effect]:
         """List effects, the newest first.
 
-        - `state`: planned, dispatched, acknowledged, failed, compensated, superseded or in_doubt.
+        - `state`: only list effects in this state: planned, dispatched, in_doubt, acknowledged, failed, …
         - `tool`: only of this tool.
         - `session`: only of this session.
 
@@ -214,9 +214,9 @@ class Effects(Resource):
     ) -> Effect:
         """Record the RESULT (JSON, or text; - is stdin) of an EFFECT that you began: id, its end, or key.
 
-        - `result`: what the outside system answered.
-        - `attempt`: the attempt that is done, if it is not your own.
-        - `external_ref`: where the outside system has it: a URL, a number.
+        - `result`: the answer of the outside system: JSON or text; - reads stdin.
+        - `attempt`: the attempt that is done.  [default: the one you hold]
+        - `external_ref`: the reference in the outside system: a URL, a number.
 
         The same result again changes nothing. Raises LeaseLost if another attempt began or another holder has it.
         """
@@ -229,7 +229,7 @@ class Effects(Resource):
         """Record that nothing was sent, and WHY. The next call sends it. If you do not know, leave it in doubt.
 
         - `why`: the reason.
-        - `attempt`: the attempt that failed, if it is not your own.
+        - `attempt`: the attempt that failed.  [default: the one you hold]
         """
         crash.point("effect.before_fail")
         ended = self._fail(effect, why, attempt)

@@ -111,9 +111,9 @@ class Webhooks(Resource):
     ) -> WebhookEvent | None:
         """Claim an event, or the one that has waited longest. Prints its id; exit 3 if none is ready.
 
-        - `source`: only from this source.
-        - `kind`: only of this kind.
-        - `for_`: hold it this long after your last command.  [default: 15m]
+        - `source`: only list rows from this source.
+        - `kind`: only list tasks of this kind.
+        - `for_`: hold it for this long after your last command.  [default: 15m]
 
         A process holds it while it lives. Returns None if no event is ready. Raises InProgress if a live holder has
         the named one, IllegalTransition if it has ended.
@@ -136,7 +136,7 @@ class Webhooks(Resource):
     def renew(self, tx: Tx, which: Which, *, for_: Duration | None = None) -> WebhookEvent:
         """Renew the lease of an event that you hold.
 
-        - `for_`: from now.  [default: the duration of the claim]
+        - `for_`: hold it for this long from now.  [default: the duration of the claim]
 
         Not journalled. Raises LeaseLost if the caller no longer holds it.
         """
@@ -147,7 +147,7 @@ class Webhooks(Resource):
     def done(self, tx: Tx, which: Which, result: serial.Json = None) -> WebhookEvent:
         """Record that an event was handled; refused (exit 4) if another holder has it.
 
-        - `result`: the answer to every later delivery: JSON, or text.
+        - `result`: answer repeated deliveries with this JSON or text.
 
         A repeated call by the same agent returns the first result. Raises LeaseLost if a live holder has it or the
         given claim was lost; IllegalTransition if it is dead, or if another agent handled it.
@@ -157,9 +157,9 @@ class Webhooks(Resource):
     def fail(self, which: Which, reason: str, *, again: Duration | None = None, dead: bool = False) -> WebhookEvent:
         """Record that handling an event failed. It is retried later; after the last attempt it is a dead letter.
 
-        - `reason`: what went wrong.
+        - `reason`: record what went wrong.
         - `again`: retry after this time.  [default: 30s, doubled each time up to 1h]
-        - `dead`: do not retry it: make it a dead letter now.
+        - `dead`: make it a dead letter now, without a retry.
 
         Raises LeaseLost if the caller does not hold it.
         """
@@ -210,7 +210,7 @@ class Webhooks(Resource):
     def retry(self, tx: Tx, which: Which, *, note: str | None = None) -> WebhookEvent:
         """Make an event ready now. A dead letter gets all its attempts again.
 
-        - `note`: what has changed.
+        - `note`: record what has changed.
 
         Raises IllegalTransition for one that is done, InProgress while a live holder has it.
         """
@@ -220,8 +220,8 @@ class Webhooks(Resource):
     def resolve(self, tx: Tx, which: Which, *, note: str, result: serial.Json = None) -> WebhookEvent:
         """Mark a dead letter as done, because a person handled the event in another way.
 
-        - `note`: how it was handled.
-        - `result`: the answer to every later delivery: JSON, or text.
+        - `note`: record how it was handled.
+        - `result`: answer repeated deliveries with this JSON or text.
 
         Raises IllegalTransition for one that is not dead.
         """
@@ -233,7 +233,7 @@ class Webhooks(Resource):
     ) -> LetterList:
         """List dead letters with the reason, the newest first.
 
-        - `settled`: include those that were retried or resolved.
+        - `settled`: include dead letters that were retried or resolved.
         """
         scope = None if everywhere else self.scope
         return dead_letters.page(tx, scope=scope, kind="webhook", open_only=not settled, limit=limit, after=after)
@@ -274,8 +274,8 @@ class Webhooks(Resource):
         """List received events, the newest first.
 
         - `state`: only in this state.
-        - `source`: only from this source.
-        - `kind`: only of this kind.
+        - `source`: only list rows from this source.
+        - `kind`: only list tasks of this kind.
         - `after`: start after this id, the last one of the page before.
         """
         if state is not None:

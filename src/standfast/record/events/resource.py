@@ -139,9 +139,9 @@ class Events(Resource):
         """List the events of STREAM, or of the whole journal, oldest first.
 
         - `stream`: the name of the stream.
-        - `type`: only this type, or types that begin with this word: "order" is every "order.…".
-        - `since`: only events since this time: "tue 03:00", or 3h ago.
-        - `until`: only events before this time.
+        - `type`: only list this type, or types that begin with this word: "order" is every "order.…".
+        - `since`: only list events since this time: "tue 03:00", 3h.
+        - `until`: only list events before this time.
         - `after`: start after this version of the stream, or after the `next` of the page before.
 
         A stream is in the order of its versions, the journal in the order of time. The journal includes the events that

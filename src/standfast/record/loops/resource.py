@@ -138,7 +138,7 @@ class Loops(Resource):
     def pause(self, name: str, reason: str = PAUSED) -> Loop:
         """Pause a loop: its slots are skipped until it is resumed, and queued runs are cancelled.
 
-        - `reason`: why; each skipped slot says so.
+        - `reason`: the reason, which each skipped slot shows.
         """
         why = checked_reason(reason)
         return self._write(lambda tx: edit.pause(tx, edit.locked(tx, name), why))

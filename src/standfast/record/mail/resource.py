@@ -79,13 +79,13 @@ class Mails(Resource):
     ) -> Mail:
         """Send BODY (- is stdin) to TO: an agent's name, role:NAME, session:KEY, or a session's id.
 
-        - `key`: send it once per key.
-        - `subject`: one line for lists.
-        - `priority`: 0 is the most urgent.  [default: 2]
-        - `for_`: it expires unread after this time: 2h.
-        - `attempts_max`: after this many attempts it is a dead letter.
-        - `thread`: a mail of the conversation it belongs to.
-        - `sender`: where an answer goes.  [default: this agent]
+        - `key`: send it once per key; a repeated call returns the first mail.
+        - `subject`: the line that lists show.
+        - `priority`: set the priority; 0 is the most urgent.  [default: 2]
+        - `for_`: let it expire if it is not read within this time: 2h.
+        - `attempts_max`: make it a dead letter after N attempts.
+        - `thread`: add it to the conversation of this mail.
+        - `sender`: send answers to this address.  [default: this agent]
         - `session`: the session it comes from.
 
         It is durable when this returns. A repeated `key` returns the first mail, `replayed`. `expires` is the time
@@ -130,9 +130,9 @@ class Mails(Resource):
         """Answer MAIL with BODY (- is stdin): to its sender, in its thread.
 
         - `done`: mark MAIL as done, in the same transaction.
-        - `key`: send it once per key.
-        - `subject`: one line for lists.  [default: that of MAIL]
-        - `sender`: where an answer goes.  [default: the box MAIL was in]
+        - `key`: send it once per key; a repeated call returns the first mail.
+        - `subject`: the line that lists show.  [default: the subject of MAIL]
+        - `sender`: send answers to this address.  [default: the box of MAIL]
         - `session`: the session it comes from.
         """
         for_us = duration_us(for_, "for_")
@@ -251,7 +251,7 @@ class Mails(Resource):
     def renew(self, tx: Tx, which: Which, *, for_: Duration | None = None) -> Mail:
         """Renew the lease of a mail that you hold.
 
-        - `for_`: from now.  [default: the duration of the claim]
+        - `for_`: hold it for this long from now.  [default: the duration of the claim]
 
         Not journalled. Raises LeaseLost if the caller no longer holds it.
         """
@@ -264,7 +264,7 @@ class Mails(Resource):
     def done(self, tx: Tx, which: Which, *, note: str | None = None) -> Mail:
         """Record that a mail was handled; refused (exit 4) if another holder has it.
 
-        - `note`: what came of it; its sender can read it.
+        - `note`: record the result, which the sender can read.
 
         A repeated call by the same agent returns the first result. Raises LeaseLost if another holder has it or the
         given claim was lost; IllegalTransition if it has ended otherwise.
@@ -278,7 +278,7 @@ class Mails(Resource):
 
         - `for_`: deliver it again after this time: 10m, 2h.
         - `until`: deliver it again at this time: "mon 09:00", 2026-11-20.
-        - `reason`: why not now; its sender can read it.
+        - `reason`: the reason, which the sender can read.
 
         After `attempts_max` attempts it becomes a dead letter, and the answer has that state. Raises LeaseLost
         if another reader holds it.
@@ -299,7 +299,7 @@ class Mails(Resource):
     def release(self, which: Which, *, reason: str | None = None) -> Mail:
         """Return a mail to its box for the next reader. It counts as an attempt.
 
-        - `reason`: why; its sender can read it.
+        - `reason`: the reason, which the sender can read.
         """
         words = checked_reason(reason)
         return self._told(self._write(lambda tx: claims.back(tx, which, "returned", words)))
@@ -307,7 +307,7 @@ class Mails(Resource):
     def refuse(self, which: Which, reason: str) -> Mail:
         """Refuse a mail that no reader can handle: it is a dead letter at once.
 
-        - `reason`: why it cannot be handled; a person will read it.
+        - `reason`: the reason why it cannot be handled; a person will read it.
         """
         words = checked_reason(reason)
         if words is None:
@@ -340,7 +340,7 @@ class Mails(Resource):
     ) -> LetterList:
         """List dead letters with the reason, the newest first.
 
-        - `settled`: include those that were retried or resolved.
+        - `settled`: include dead letters that were retried or resolved.
         """
         scope = None if everywhere else self.scope
         return dead_letters.page(tx, scope=scope, kind="mail", open_only=not settled, limit=limit, after=after)
@@ -355,9 +355,9 @@ class Mails(Resource):
     ) -> Mail:
         """Return a dead or expired mail to its box.
 
-        - `attempts`: number of further attempts.
-        - `for_`: it expires after this time; without it, never.
-        - `note`: why it should work now.
+        - `attempts`: allow N further attempts.
+        - `for_`: let it expire after this time.  [default: never]
+        - `note`: record why it should work now.
 
         Raises Conflict (`box_full`) if the box is full, IllegalTransition if it is not dead.
         """
@@ -387,7 +387,7 @@ class Mails(Resource):
     def resolve(self, tx: Tx, which: Which | DeadLetter, *, note: str | None = None) -> DeadLetter:
         """Settle a dead letter that a person handled in another way: it is not delivered again.
 
-        - `note`: what was done instead.
+        - `note`: record what was done instead.
 
         Raises NotFound if it is no dead letter, IllegalTransition if it was settled: who, when, how.
         """
@@ -458,10 +458,10 @@ class Mails(Resource):
     ) -> MailList:
         """List the mail that waits for TO, or for all, in its order. Nothing is marked.
 
-        - `to`: the box: reviewer, role:reviewer, session:fix-42.
-        - `mine`: without TO, only mail for this agent.
+        - `to`: only list the mail of this box: reviewer, role:reviewer, session:fix-42.
+        - `mine`: without TO, only list mail for this agent.
         - `state`: of this state.  [default: not ended]
-        - `sender`: only from this sender.
+        - `sender`: only list mail from this sender.
 
         Mail that has ended comes newest first. `after` is the `place` of the last one you have.
         """

@@ -143,7 +143,7 @@ class Sessions(Resource):
     def fork(self, tx: Tx, session: str, new_key: str | None = None, *, at: int | None = None) -> SessionRecord:
         """Make NEW_KEY, a session that shares the first messages of KEY, and its steps and effects until then.
 
-        - `new_key`: its key.  [default: fix-42@12]
+        - `new_key`: the key of the fork.  [default: fix-42@12]
         - `at`: the last message that both share.  [default: all there are]
 
         Nothing is copied. The same fork again changes nothing. Raises KeyConflict if the new key names another one.
@@ -187,8 +187,8 @@ class Sessions(Resource):
     def show(self, tx: Tx, session: str, *, last: int = 10, after: int | None = None, node: str | None = None) -> Shown:
         """Show one session, KEY or id: its state, its sub-agents, its last messages.
 
-        - `last`: the newest messages.
-        - `after`: messages after this position instead.
+        - `last`: show the newest N messages.
+        - `after`: show the messages after this position.
         - `node`: the conversation of a sub-agent: reviewer/tests.
 
         Raises NotFound.

@@ -52,7 +52,7 @@ class State(Resource):
     def get(self, key: str, *, namespace: str = "", returns: Any = None) -> Entry:
         """Get the value of a key, unless it has expired.
 
-        - `namespace`: the namespace of the key; a session's is its id.
+        - `namespace`: the namespace of the key; the namespace of a session is its id.
 
         Raises NotFound. `returns` is the type the value is read as: a field that is missing takes its default, a
         renamed one is read from its old name too, an unknown one is passed over.
@@ -181,7 +181,7 @@ class State(Resource):
         """Delete a key with its schema and its command. A later value gets the next version.
 
         - `version`: delete only this version.
-        - `namespace`: the namespace of the key; a session's is its id.
+        - `namespace`: the namespace of the key; the namespace of a session is its id.
 
         Raises NotFound, or VersionConflict if the version is another one.
         """
@@ -235,7 +235,7 @@ class State(Resource):
     def list(self, tx: Tx, *, namespace: str = "", after: str = "", limit: int = 50) -> EntryList:
         """List the values of a namespace by key, without expired ones.
 
-        - `namespace`: the namespace of the keys; a session's is its id.
+        - `namespace`: the namespace of the keys; the namespace of a session is its id.
         - `after`: start after this key, the last one of the page before.
         """
         return self._page(tx, SQL.page, namespace, after, limit)

@@ -68,19 +68,19 @@ class Tasks(Resource):
     ) -> Task:
         """Report a task. If it was already reported, its count goes up; no second task is created.
 
-        - `body`: details; - reads stdin.
-        - `kind`: kind of task; part of its identity.
-        - `source`: the reporter: a linter, a loop; part of its identity.
-        - `fingerprint`: identity instead of source, kind and title.
-        - `priority`: 0 is the most urgent.
-        - `labels`: label (repeatable).
-        - `branch`: branch it belongs to.
-        - `assignee`: hand it only to this agent.
-        - `parent`: goal it belongs to.
-        - `needs`: task to close first (repeatable).
+        - `body`: describe the task; - reads stdin.
+        - `kind`: the kind of task; it is part of its identity.
+        - `source`: the reporter, such as a linter or a loop; it is part of its identity.
+        - `fingerprint`: identify the task by this text instead of source, kind and title.
+        - `priority`: set the priority; 0 is the most urgent.
+        - `labels`: add this label; may be given several times.
+        - `branch`: the branch that it belongs to.
+        - `assignee`: only offer it to this agent.
+        - `parent`: the goal that it belongs to.
+        - `needs`: close this task first; may be given several times.
         - `session`: session that found it.
         - `cool_down`: keep it closed if it is reported again within this time.
-        - `due`: due date: "fri 17:00", 2026-11-20.
+        - `due`: set the due date: "fri 17:00", 2026-11-20.
 
         Reports are the same if source, kind and title match. Case, spaces, UUIDs, times and long hexadecimal numbers
         in the title do not count. `sighting` of the result is new, again, returned (it was closed: the next episode)
@@ -144,10 +144,10 @@ class Tasks(Resource):
     ) -> TaskList:
         """List tasks that can be claimed now, the most urgent first, then the oldest.
 
-        - `label`: only with this label.
-        - `kind`: only of this kind.
-        - `source`: only from this source.
-        - `assignee`: include tasks assigned to this agent, not to the caller.
+        - `label`: only list tasks with this label.
+        - `kind`: only list tasks of this kind.
+        - `source`: only list rows from this source.
+        - `assignee`: include tasks assigned to this agent instead of the caller.
 
         A task is ready if it is open and awake, without a live holder, with everything it needs closed and
         nothing unfinished below it; and not assigned to anybody but `assignee`, or the caller.
@@ -181,11 +181,11 @@ class Tasks(Resource):
     ) -> Task | None:
         """Claim a task, or the next one that is ready. Prints its id; exit 3 if none is ready.
 
-        - `label`: only with this label.
-        - `kind`: only of this kind.
-        - `source`: only from this source.
-        - `assignee`: include tasks assigned to this agent, not to yours.
-        - `for_`: hold it this long after your last command.  [default: 15m]
+        - `label`: only list tasks with this label.
+        - `kind`: only list tasks of this kind.
+        - `source`: only list rows from this source.
+        - `assignee`: include tasks assigned to this agent instead of the caller.
+        - `for_`: hold it for this long after your last command.  [default: 15m]
 
         A process holds it while it lives. Returns None if no task is ready. Raises InProgress if a live holder has
         the named one, Conflict if it needs others first.
@@ -206,7 +206,7 @@ class Tasks(Resource):
     def renew(self, tx: Tx, which: Which, *, for_: Duration | None = None) -> Task:
         """Renew the lease of a task that you hold.
 
-        - `for_`: from now.  [default: the duration of the claim]
+        - `for_`: hold it for this long from now.  [default: the duration of the claim]
 
         Not journalled. Raises LeaseLost if the caller no longer holds it.
         """
@@ -217,7 +217,7 @@ class Tasks(Resource):
     def release(self, tx: Tx, which: Which, *, force: bool = False) -> Task:
         """Release a task without closing it.
 
-        - `force`: take it from its holder, whose later calls are refused.
+        - `force`: take it from its holder; later calls of the holder are refused.
 
         Raises LeaseLost if another holder has it.
         """
@@ -235,8 +235,8 @@ class Tasks(Resource):
     ) -> Task:
         """Close a task, claimed or not; refused (exit 4) if another holder has it.
 
-        - `result`: what came of it.
-        - `reason`: why it is closed.
+        - `result`: record the result.
+        - `reason`: record why it is closed.
         - `cool_down`: keep it closed if it is reported again within this time.
 
         A repeated call by the same agent returns the first result. Raises LeaseLost if a live holder has it or the
@@ -258,8 +258,8 @@ class Tasks(Resource):
     def snooze(self, tx: Tx, which: Which, *, until: Time | None = None, for_: Duration | None = None) -> Task:
         """Hide a task from `next` for a time. Reports still count, and it is ready again by itself.
 
-        - `until`: until this time: "mon 09:00", 2026-11-20.
-        - `for_`: for this time: 2h, 3d.
+        - `until`: snooze it until this time: "mon 09:00", 2026-11-20.
+        - `for_`: snooze it for this time: 2h, 3d.
         """
         until_us = future_us(until, tx.now_us(), "until")
         for_us = duration_us(for_, "for_")
@@ -276,7 +276,7 @@ class Tasks(Resource):
     def accept(self, tx: Tx, which: Which, *, reason: str | None = None) -> Task:
         """Accept a task as it is: reports still count, and no agent is handed it.
 
-        - `reason`: why it may stay.
+        - `reason`: record why the problem may stay.
         """
         words = None if reason is None else _reason(reason)
         return changes.rest(tx, which, "accepted", "task.accepted", snoozed_until_us=None, reason=words)
@@ -320,16 +320,16 @@ class Tasks(Resource):
     ) -> Task:
         """Change the given fields of a task; all of them, or none if one is refused.
 
-        - `title`: new title; its identity stays.
-        - `body`: details; - reads stdin.
-        - `priority`: 0 is the most urgent.
-        - `labels`: all its labels (repeatable).
-        - `branch`: branch it belongs to.
-        - `assignee`: hand it only to this agent; empty for any.
-        - `parent`: goal it belongs to; empty for none.
-        - `due`: due date: "fri 17:00".
-        - `needs`: task to close first (repeatable).
-        - `no_needs`: task that it no longer needs (repeatable).
+        - `title`: set the title; the identity of the task stays.
+        - `body`: describe the task; - reads stdin.
+        - `priority`: set the priority; 0 is the most urgent.
+        - `labels`: replace its labels; may be given several times.
+        - `branch`: the branch that it belongs to.
+        - `assignee`: only offer it to this agent; empty offers it to all.
+        - `parent`: the goal that it belongs to; empty for none.
+        - `due`: set the due date: "fri 17:00".
+        - `needs`: close this task first; may be given several times.
+        - `no_needs`: this task need not be closed first; may be given several times.
 
         Raises Conflict if a new parent or a new need waits for it.
         """

@@ -1,7 +1,8 @@
-"""The command of `standfast once`: a process that waits to become it, and what it says, kept at both ends.
+"""A child process that starts blocked and becomes a command later: for `session run`, `lock`, `once` and `webhook`.
 
-On a terminal it gets one of its own (a pty), so that it behaves as if we were not there; otherwise
-stdout and stderr are two pipes and are kept apart.
+The process exists, and can hold a lease, before the command does anything. It becomes the command when it receives its
+environment, and exits if none comes. Its output can be captured: on a terminal the command gets its own pty, so that it
+behaves as without a capture; otherwise stdout and stderr are two pipes.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from standfast.daemon.keeper import Ends
 
 LINGER_S = 1.0
-"""After the command has ended: another process with its output open may still be writing."""
+"""How long to read output after the command has ended: a background process of it may still write."""
 LOOK_S = 1.0
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -31,10 +34,10 @@ SIGNALS = {*_PASSED_ON, signal.SIGCHLD}
 
 
 class Capture(Ends):
-    """A stream as it will be stored: all of it, or its two ends."""
+    """A captured stream: all of it, or its beginning and its end."""
 
     def value(self, *, redact: bool) -> str | dict[str, str]:
-        """Text; or, where it is none, its bytes in base64."""
+        """The stream as text, or as base64 if it is not text."""
         data = self.joined()
         if self.left_out:
             return _redacted(data.decode(errors="replace").replace("\0", "\ufffd"), redact)
@@ -66,31 +69,50 @@ def _redacted(text: str, redact: bool) -> str:
     return redacted(text)
 
 
-class Child:
-    """The process that becomes the command on a signal of ours, and ends if none comes."""
+@contextmanager
+def blocked_child(
+    argv: tuple[str, ...], *, cwd: str | None = None, capture: bool = False, shown: bool = True
+) -> Iterator[Child]:
+    """A child that waits for `go`. Until the end of the block, `Child.wait` takes the signals of this process."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        child = Child(argv, mask, cwd=cwd, capture=capture, shown=shown)
+        try:
+            yield child
+        finally:
+            child.never()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def __init__(self, argv: tuple[str, ...], mask: Any, *, shown: bool) -> None:
+
+class Child:
+    """A process that becomes the command after `go`. With `capture` its output is stored, and passed on if `shown`."""
+
+    def __init__(self, argv: tuple[str, ...], mask: Any, *, cwd: str | None, capture: bool, shown: bool) -> None:
+        self.mask = mask
+        """The signals that were blocked before."""
         self.stdout, self.stderr = Capture(), Capture()
         self.failure: str | None = None
+        """Why the command could not be started."""
         self._name = argv[0]
         self._shown = shown
         self._ended: int | None = None
         self._pumps: list[threading.Thread] = []
-        self._terminal = _Terminal() if shown and os.isatty(1) else None
-        told, self._tell = os.pipe()
+        self._terminal = _Terminal() if capture and shown and os.isatty(1) else None
+        start, self._start = os.pipe()
         self._failed, failing = os.pipe()
-        self._ours, theirs = self._plumb()
-        sys.stdout.flush()  # or the child would print our buffer again
+        self._ours, theirs = self._plumb() if capture else ({}, {})
+        sys.stdout.flush()  # otherwise the child would print the buffered output again
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(self._tell)
-            _become(argv, mask, told, failing, theirs, self._terminal is not None)
-        for fd in {told, failing, *theirs.values()}:
+            os.close(self._start)
+            _become(argv, mask, cwd, start, failing, theirs, self._terminal is not None)
+        for fd in {start, failing, *theirs.values()}:
             os.close(fd)
 
     def _plumb(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Where we read the streams, and what the child puts in the place of 0, 1 and 2."""
+        """The descriptors that this process reads, and those that replace 0, 1 and 2 in the child."""
         ours, theirs = {}, {}
         if self._terminal is not None:
             ours[1] = self._terminal.master
@@ -100,8 +122,8 @@ class Child:
                 ours[fd], theirs[fd] = os.pipe()
         return ours, theirs
 
-    def go(self, variables: dict[str, str]) -> None:
-        """Become the command. `failure` says why it could not."""
+    def go(self, variables: Mapping[str, str]) -> None:
+        """Start the command with these variables in its environment, or set `failure`."""
         for fd, capture in ((1, self.stdout), (2, self.stderr)):
             if fd in self._ours:
                 pump = threading.Thread(target=self._pump, args=(self._ours[fd], fd, capture), daemon=True)
@@ -109,14 +131,14 @@ class Child:
                 self._pumps.append(pump)
         if self._terminal is not None:
             self._terminal.enter()
-        os.write(self._tell, json.dumps(variables).encode())
+        os.write(self._start, json.dumps(dict(variables)).encode())
         self._close()
-        said = os.read(self._failed, 1000)  # closed by a successful exec
-        if said:
-            self.failure = f"{self._name}: {os.strerror(int(said))}"
+        error = os.read(self._failed, 1000)  # a successful exec closes it
+        if error:
+            self.failure = f"{self._name}: {os.strerror(int(error))}"
 
     def wait(self) -> int:
-        """Pass signals on until it ends; its exit code, negative for a signal."""
+        """Forward signals until the command ends. Returns its exit code, negative for a signal."""
         while self._ended is None:
             number, from_terminal = next_signal(SIGNALS)
             if number == signal.SIGCHLD:
@@ -126,7 +148,7 @@ class Child:
                 self._terminal.resize()
             elif self._terminal is not None:
                 os.killpg(self.pid, number)
-            elif not from_terminal:  # a terminal tells everybody in front of it, the command too
+            elif not from_terminal:  # a terminal sends the signal to the command too
                 os.kill(self.pid, number)
         for pump in self._pumps:
             pump.join(LINGER_S)
@@ -135,7 +157,7 @@ class Child:
         return self._ended
 
     def never(self) -> None:
-        """It never started the command, or it has ended: either way it is reaped."""
+        """Reap the child. If `go` was not called, it exits without running the command."""
         self._close()
         if self._terminal is not None:
             self._terminal.leave()
@@ -143,9 +165,9 @@ class Child:
             self._ended = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def _close(self) -> None:
-        if self._tell >= 0:
-            os.close(self._tell)
-            self._tell = -1
+        if self._start >= 0:
+            os.close(self._start)
+            self._start = -1
 
     def _pump(self, source: int, to: int, capture: Capture) -> None:
         passing = self._shown
@@ -153,16 +175,16 @@ class Child:
         while True:
             try:
                 data = os.read(source, 65536)
-            except OSError:  # a terminal that no other process has open answers with an error
+            except OSError:  # reading a pty that no other process has open is an error
                 return
             if not data:
                 return
-            # A terminal ends lines with CR LF; a replay prints what the command wrote.
+            # A terminal ends lines with CR LF; store the LF that the command wrote.
             capture.feed(data.replace(b"\r\n", b"\n") if from_terminal else data)
             try:
                 if passing:
                     _write(to, data)
-            except OSError:  # our reader has gone; the command's answer is recorded all the same
+            except OSError:  # the reader has exited; the output is still captured
                 passing = False
 
 
@@ -172,7 +194,7 @@ def _write(fd: int, data: bytes) -> None:
 
 
 class _Terminal:
-    """A terminal of its own for the command, and ours out of the way meanwhile."""
+    """The pty of the command. The terminal of this process is in raw mode meanwhile."""
 
     def __init__(self) -> None:
         self.master, self.slave = os.openpty()
@@ -195,8 +217,7 @@ class _Terminal:
         import tty
 
         self._before = termios.tcgetattr(0)
-        # Every key is the command's, Ctrl-C too: its own terminal turns it into a signal. Keep the input that was
-        # typed ahead, because it belongs to the command.
+        # Pass all keys to the command; its pty turns Ctrl-C into a signal. TCSANOW keeps input that was typed ahead.
         tty.setraw(0, termios.TCSANOW)
         waiting, self._stop = os.pipe()
         self._keys = threading.Thread(target=self._pass_keys, args=(waiting,), daemon=True)
@@ -229,29 +250,38 @@ class _Terminal:
 
 
 def next_signal(wanted: set[signal.Signals]) -> tuple[int, bool]:
-    """The next of `wanted`, which this thread blocks, and whether the terminal sent it to the whole group."""
+    """The next signal of `wanted`, which this thread blocks, and whether the terminal sent it to the whole group."""
     if not hasattr(signal, "sigtimedwait"):
         number = int(signal.sigwait(wanted))
         return number, number in _FROM_THE_TERMINAL
     info = signal.sigtimedwait(wanted, LOOK_S)
-    if info is None:  # the kernel may give SIGCHLD to a thread that does not block it: look at the child anyway
+    if info is None:  # another thread may have taken SIGCHLD: look at the child anyway
         return signal.SIGCHLD, False
     return info.si_signo, info.si_signo in _FROM_THE_TERMINAL and info.si_code == _SI_KERNEL
 
 
 def _become(
-    argv: tuple[str, ...], mask: Any, told: int, failing: int, streams: dict[int, int], terminal: bool
+    argv: tuple[str, ...],
+    mask: Any,
+    cwd: str | None,
+    start: int,
+    failing: int,
+    streams: dict[int, int],
+    terminal: bool,
 ) -> NoReturn:
-    """In the child. It must never continue as a second parent."""
+    """Wait for the variables, then become the command. Runs in the child, and never returns."""
     try:
-        variables = os.read(told, 10_000)
+        with os.fdopen(start, "rb") as pipe:
+            variables = pipe.read()
         if not variables:
             os._exit(0)
+        if cwd is not None:
+            os.chdir(cwd)
         if terminal:
             _take_terminal(streams)
         for fd, source in streams.items():
             os.dup2(source, fd)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # Python's own ways are not the command's
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # undo the settings of Python
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(argv[0], list(argv), {**os.environ, **json.loads(variables)})
