@@ -68,7 +68,7 @@ def test_the_variable_is_shown_to_win(
     ]
     saved = shown("sqlite", "other.db")
     assert saved["in_effect"] is False
-    assert "not in effect here: STANDFAST_DB_URL says" in shown.err
+    assert "not in effect here: STANDFAST_DB_URL selects" in shown.err
 
 
 def test_a_choice_is_saved_for_the_project_or_the_account(project: Path, tmp_path: Path, shown: Any) -> None:
@@ -108,7 +108,7 @@ def test_a_url_that_does_not_answer_is_not_saved(project: Path, shown: Any) -> N
     assert not (project / ".standfast").exists()
     saved = shown("pg", UNREACHABLE, "--no-test")
     assert saved["store"] == "postgresql://ada:***@127.0.0.1:1/state?connect_timeout=1"
-    assert "holds a password" in shown.err
+    assert "contains a password" in shown.err
     assert (project / ".standfast" / ".gitignore").exists()
     data = shown(code=1)
     assert (data["connected"], data["store"]) == (False, saved["store"])

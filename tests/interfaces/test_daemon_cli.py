@@ -111,7 +111,7 @@ def test_a_daemon_that_cannot_start_prints_the_reason(home: Path) -> None:
     (data / "standfast.db").write_text("not a database, but long enough to be looked at " * 100)
     refused = run("daemon", "start", home=home)
     assert refused.returncode == 1
-    assert "the daemon ended at once" in refused.stderr
+    assert "the daemon ended with exit code" in refused.stderr
     assert "not a" in refused.stderr
 
 

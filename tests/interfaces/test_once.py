@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import standfast
-from standfast.cli.once import period
 from standfast.cli.child import Capture, bytes_of
+from standfast.cli.once import period
 from standfast.clock import ManualClock
 from standfast.daemon.keeper import KEPT_BYTES
 from standfast_prove.scenes import told

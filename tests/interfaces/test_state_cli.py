@@ -67,14 +67,14 @@ def test_a_value_is_set_read_swapped_and_deleted_in_a_shell(home: Path, tmp_path
 
 
 BAD = {
-    "no value": (["set", "n"], "which value?"),
-    "two values": (["set", "n", "1", "--file", "x"], "which value?"),
+    "no value": (["set", "n"], "give VALUE"),
+    "two values": (["set", "n", "1", "--file", "x"], "give VALUE"),
     "half an object": (["set", "n", '{"a": 1'], "line 1 column 8"),
     "not JSON": (["set", "n", "abc", "--as", "json"], "line 1 column 1"),
     "a key twice": (["set", "n", '{"a": 1, "a": 2}'], "a"),
     "no file": (["set", "n", "--file", "/nonexistent"], "cannot be read"),
     "no schema": (["set", "n", "1", "--schema", "/nonexistent"], "cannot be read"),
-    "both": (["set", "n", "1", "--verify", "true", "--no-verify"], "opposite"),
+    "both": (["set", "n", "1", "--verify", "true", "--no-verify"], "contradict"),
     "no duration": (["set", "n", "1", "--for", "soon"], "soon"),
     "no version": (["swap", "n", "1"], "--version"),
     "a negative version": (["swap", "n", "1", "--version", "-1"], "-1"),
@@ -159,7 +159,7 @@ def test_a_value_that_changes_while_it_is_verified_gets_no_verdict(home: Path) -
         done = run("state", "check", "k", "after", "--json", home=home, STANDFAST_PYTHON=sys.executable)
         first, second = json.loads(done.stdout)["data"]
         assert (done.returncode, first["verdict"], second["verdict"]) == (1, None, "fresh")
-        assert "changed meanwhile" in first["evidence"]
+        assert "changed while its command ran" in first["evidence"]
         assert (sf.state.get("k").value, sf.state.get("k").verdict) == (2, None)
 
 

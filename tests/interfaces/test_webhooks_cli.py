@@ -86,7 +86,7 @@ def test_a_failing_command_is_tried_again_and_then_given_up(home: Path) -> None:
     first = run(*RECEIVE, *failing, home=home, input=BODY)
     assert (first.returncode, "attempt 1 of 2" in first.stderr) == (9, True)
     killed = run(*RECEIVE, "--", "sh", "-c", "kill -9 $$", home=home, input=BODY)
-    assert (killed.returncode, "given up" in killed.stderr) == (128 + 9, True)
+    assert (killed.returncode, "dead letter" in killed.stderr) == (128 + 9, True)
     assert refused(*RECEIVE, "--", "true", home=home, input=BODY) == (4, "illegal_transition")
     (letter,) = said("webhook", "dead", home=home)
     assert (letter["reason"], letter["attempts"]) == ("ended by SIGKILL", 2)

@@ -62,7 +62,7 @@ def _begun(_: Standfast, begun: Effect) -> One:
         ("idempotency key", begun.call_key),
     ]
     then = literal(_again()) if begun.state == "planned" else "effect done {id} RESULT\neffect fail {id} WHY"
-    return One(begun, lambda out: out.pairs((name, value) for name, value in facts if value), then)
+    return One(begun, lambda out: out.pairs(facts), then)
 
 
 def _again() -> str:
@@ -285,7 +285,7 @@ def _lines(out: Out, verdict: Verdict, subject: Subject, events: list[Event]) ->
         ("tool", found.tool),
         ("key", found.key),
         ("session", subject.session_key),
-        ("repository", home_short(subject.repository) or None),
+        ("repository", home_short(subject.repository)),
         ("task", found.task_id),
         ("attempt", found.attempt),
         ("intent", dumps(found.intent)),
@@ -297,7 +297,7 @@ def _lines(out: Out, verdict: Verdict, subject: Subject, events: list[Event]) ->
         ("successor", found.successor_id),
         ("next call", f"{verdict.action}: {verdict.reason}"),
     ]
-    yield from out.pairs((name, value) for name, value in facts if value is not None)
+    yield from out.pairs(facts)
     yield ""
     for event in events:
         yield f"{moment(event.time_us)}  {event.type.removeprefix('effect.'):<13} {event.agent}"

@@ -176,9 +176,9 @@ event.generate("streams", then="event list {name}", empty="no stream yet: standf
 @option("--type", help="Only print this type, or types that begin with this word.")
 @option("--after", help="Start after this version of the stream.  [default: now]")
 @option("--idle", help="End after this long without an event: 30s, 10m.  [default: never]")
-def follow(out: Out, stream: str | None, type: str | None, after: str | None, idle: str | None) -> None:
+def follow(out: Out, **asked: Any) -> None:
     """Print events of STREAM, or of the whole journal, as they arrive. `consume` also remembers the position."""
-    with opened() as sf, sf.events.follow(stream, type=type, after=after, idle=idle) as following:
+    with opened() as sf, sf.events.follow(**asked) as following:
         following.on_held_back = lambda sentence: out.say(f"standfast: {sentence}")
         out.say("standfast: waiting for events; end it with Ctrl-C") if out.for_people else None
         for one in following:

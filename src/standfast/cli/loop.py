@@ -360,7 +360,7 @@ def _absent_row(late: Absent, *, people: bool) -> dict[str, Any]:
 
 def _lines_of(out: Out, found: Loop) -> list[str]:
     more = f", at most {found.catch_up_max}" if found.catch_up == "all" else ""
-    pairs = [
+    pairs: list[tuple[str, object]] = [
         ("loop", found.id),
         ("name", found.name),
         ("state", found.state + (f": {found.reason}" if found.reason else "")),
@@ -376,7 +376,7 @@ def _lines_of(out: Out, found: Loop) -> list[str]:
         ("timeout", _length(found.timeout_us) if found.timeout_us else None),
         ("failures", f"{found.failures} in a row; pauses at {found.failures_max or 'never'}"),
     ]
-    return list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
+    return list(out.pairs(pairs))
 
 
 def _said_absent(late: Iterable[Absent]) -> str:

@@ -120,14 +120,7 @@ mail.generate(
 @option("--wait", type=SECONDS, help="Wait this long for mail to arrive: 30s, 10m.")
 @option("--body", "body_only", is_flag=True, help="Print only the body.")
 def read(
-    out: Out,
-    mail: str | None,
-    to: str | None,
-    thread: str | None,
-    for_: str | None,
-    pid: int | None,
-    wait: str | None,
-    body_only: bool,
+    out: Out, mail: str | None, for_: str | None, pid: int | None, wait: str | None, body_only: bool, **box: Any
 ) -> None:
     """Lease the next mail of a box, or MAIL, and show it. Exit 3 if there is none.
 
@@ -138,18 +131,18 @@ def read(
 
     held = held_for(for_, pid)
     with opened(create=False, pid=pid) as sf:
-        taken = sf.mail.read(mail, to=to, thread=thread, for_=held) if wait is None or mail else None
+        taken = sf.mail.read(mail, for_=held, **box) if wait is None or mail else None
         if taken is None and wait is not None:
-            taken = _waited(sf, to, thread, held, wait)
-        box = to or sf.agent
+            taken = _waited(sf, box, held, wait)
+        name = box["to"] or sf.agent
     if taken is None:
-        raise NotFound(f"no mail is ready for {box}", "list all mail: standfast mail list", code="nothing_ready")
+        raise NotFound(f"no mail is ready for {name}", "list all mail: standfast mail list", code="nothing_ready")
     _print(out, taken, body_only=body_only)
     out.then(hints.command("mail", "done", short(taken.id)), hints.command("mail", "reply", short(taken.id), "TEXT"))
 
 
-def _waited(sf: Any, to: str | None, thread: str | None, held: Any, wait: str) -> Mail | None:
-    with sf.mail.follow(to, thread=thread, for_=held, timeout=wait) as follow:
+def _waited(sf: Standfast, box: dict[str, Any], held: Any, wait: str) -> Mail | None:
+    with sf.mail.follow(**box, for_=held, timeout=wait) as follow:
         found = next(follow, None)
     # Read again after the follower released the mail: this lease is the actor's, and its commands renew it.
     return sf.mail.read(found.id) if found is not None else None
@@ -168,22 +161,14 @@ def _waited(sf: Any, to: str | None, thread: str | None, held: Any, wait: str) -
 @option("--idle", "--timeout", "idle", type=SECONDS, help="End after this long without new mail.  [default: never]")
 @option("--limit", type=click.IntRange(1), metavar="N", help="End after N mails.")
 @option("--done", "at_once", is_flag=True, help="Mark each mail as done after it is printed.")
-def follow(
-    out: Out,
-    to: str | None,
-    thread: str | None,
-    for_: str | None,
-    idle: str | None,
-    limit: int | None,
-    at_once: bool,
-) -> None:
+def follow(out: Out, idle: str | None, limit: int | None, at_once: bool, **asked: Any) -> None:
     """Print mail to TO as it arrives, by default to this actor; --json and --jsonl print one record per line.
 
     A printed mail is leased. It is marked as read when the next mail is printed. `mail done` closes it.
     """
     from itertools import islice
 
-    with opened() as sf, sf.mail.follow(to, thread=thread, for_=for_, timeout=idle) as mails:
+    with opened() as sf, sf.mail.follow(**asked, timeout=idle) as mails:
         for one in islice(mails, limit):
             _print(out if out.for_people else Out("jsonl"), one)
             sys.stdout.flush()
@@ -314,18 +299,10 @@ mail.generate("show", answer=_shown, examples=("standfast mail show 9k2m4x", "st
 )
 @option("--after", metavar="CURSOR", help="Start after this cursor: the `next` of the page before.")
 @option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="Print at most N rows.")
-def receipts(
-    sf: Standfast,
-    mail: str | None,
-    sender: str | None,
-    wait: str | None,
-    until: str,
-    after: str | None,
-    limit: int,
-) -> One | Many:
+def receipts(sf: Standfast, mail: str | None, wait: str | None, until: str, limit: int, **asked: Any) -> One | Many:
     """Show the delivery state of MAIL (id or key), or of all mail from this actor."""
     if mail is None:
-        found = sf.mail.receipts(sender=sender, limit=limit, after=after)
+        found = sf.mail.receipts(limit=limit, **asked)
         columns = "id", "box to", "state", "sent_us sent", "words what became of it"
         return Many(found, columns, limit, then="mail receipts {id}", empty="no mail was sent")
     one = sf.mail.delivered(mail) if wait is None else sf.mail.wait(mail, until=until, timeout=wait)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from time import localtime, mktime, strftime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,24 +58,7 @@ if TYPE_CHECKING:
 @option("--task", help="The task that the run is done for.")
 @command_line("argv", required=True)
 def once(
-    out: Out,
-    key: str,
-    argv: tuple[str, ...],
-    by: str | None,
-    probe: str | None,
-    no_probe: bool,
-    settle: str | None,
-    retry_failed: bool,
-    until_ok: bool,
-    again: bool,
-    per: str | None,
-    approve: bool,
-    attempts: int,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    why: str | None,
-    session: str | None,
-    task: str | None,
+    out: Out, key: str, per: str | None, settle: str | None, retry_failed: bool, until_ok: bool, **given: Any
 ) -> None:
     """Run COMMAND once per KEY. Later calls print the stored output.
 
@@ -87,21 +70,10 @@ def once(
     asked = Asked(
         key=f"{key}@{period(per, SYSTEM)}" if per else key,
         begins_us=begins_us(per, SYSTEM) if per else None,
-        argv=argv,
-        by=by,
-        probe=probe,
-        no_probe=no_probe,
         settle_us=None if settle is None else parse_duration(settle),
         retry_failed=retry_failed or until_ok,
-        again=again,
-        approve=approve,
-        attempts=attempts,
-        inputs=inputs,
-        outputs=outputs,
-        why=why,
-        session=session,
-        task=task,
         cwd=os.getcwd(),
+        **given,
     )
     raise click.exceptions.Exit(run_once(out, asked))
 

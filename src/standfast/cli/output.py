@@ -133,7 +133,9 @@ class Out:
         return render.styled(text, style, color=self.color)
 
     def pairs(self, items: Iterable[tuple[str, object]]) -> Iterable[str]:
-        return render.pairs(items, color=self.color, width=render.terminal_width(sys.stdout))
+        """Lines of `label  value`, without the items that have no value."""
+        shown = ((label, value) for label, value in items if value is not None and value != "")
+        return render.pairs(shown, color=self.color, width=render.terminal_width(sys.stdout))
 
     def wrapped(self, text: str, indent: int = 0) -> list[str]:
         """The text in lines that fit the terminal behind `indent` columns; in a pipe, one line."""

@@ -260,16 +260,16 @@ def _lines(out: Out, found: SessionRecord) -> Iterable[str]:
         ("reason", found.reason),
         ("held by", shown["holder"]),
         ("agent", found.agent),
-        ("repository", home_short(repository(found)) or None),
+        ("repository", home_short(repository(found))),
         ("about", found.preview),
         ("command", join(found.command) if found.command else None),
         ("forked", f"from {found.parent_id} at {found.cut_position}" if found.parent_id else None),
         ("cursor", found.cursor),
         ("opened", f"{found.openings}×, first {moment(found.created_us)}"),
         ("updated", moment(found.updated_us)),
-        ("resume", (resume_line(found.agent, found.key, found.cwd) if found.crashed else "") or None),
+        ("resume", resume_line(found.agent, found.key, found.cwd) if found.crashed else None),
     ]
-    return out.pairs([(label, value) for label, value in pairs if value is not None])
+    return out.pairs(pairs)
 
 
 def _opened_pairs(record: SessionRecord, found: Any) -> list[tuple[str, object]]:

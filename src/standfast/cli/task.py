@@ -218,13 +218,10 @@ def _lines_of(out: Out, found: Task, started_us: int | None = None) -> list[str]
         ("task", found.id),
         ("title", found.title),
         ("state", found.state + (f": {found.reason}" if found.reason else "")),
-        (
-            "snoozed until",
-            moment(found.snoozed_until_us) if found.state == "snoozed" and found.snoozed_until_us else None,
-        ),
+        ("snoozed until", moment(found.snoozed_until_us) if found.state == "snoozed" else None),
         ("held by", found.held_by),
-        ("started", moment(started_us) if started_us is not None else None),
-        ("completed", moment(found.closed_us) if found.closed_us is not None else None),
+        ("started", moment(started_us)),
+        ("completed", moment(found.closed_us)),
         ("result", None if found.result is None else text_of(found.result)),
         ("priority", found.priority),
         ("seen", f"{found.occurrences}×, first {moment(found.first_seen_us)}, last {moment(found.last_seen_us)}"),
@@ -234,12 +231,12 @@ def _lines_of(out: Out, found: Task, started_us: int | None = None) -> list[str]
         ("labels", ", ".join(found.labels)),
         ("branch", found.branch),
         ("assignee", found.assignee),
-        ("due", moment(found.due_us) if found.due_us is not None else None),
+        ("due", moment(found.due_us)),
         ("parent", found.parent_id),
         ("session", found.session_id),
         ("fingerprint", found.fingerprint),
     ]
-    return list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
+    return list(out.pairs(pairs))
 
 
 def _rest(out: Out, shown: Shown) -> list[str]:

@@ -193,7 +193,7 @@ def _lines(out: Out, shown: Shown) -> list[str]:
         ("dead letter", _settled(letter) if letter is not None else None),
         ("body", dumps(event.payload)),
     ]
-    lines = list(out.pairs([(label, value) for label, value in pairs if value not in (None, "")]))
+    lines = list(out.pairs(pairs))
     told = (f"{second(e.time_us)}  {e.type:<19} {e.agent}  {clean_lines(e.summary or '')}" for e in shown.history)
     return [*lines, "", *told]
 
