@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 import time
 from base64 import b64encode
@@ -107,7 +106,7 @@ def test_an_action_names_what_its_probe_cannot_know(tmp_path: Path) -> None:
     """002-15: e-mail and chat have no probe, and the answer names the reason."""
     facts = around(["mail", "-s", "x", "a@example.com"], tmp_path).before()
     found = table.check(facts, Place(str(tmp_path)))
-    assert found == Answer(None, "it cannot know anything: an e-mail that was handed over cannot be looked up")
+    assert found == Answer(None, "the probe cannot know anything: an e-mail that was handed over cannot be looked up")
 
 
 def test_facts_are_plain_json_and_small(tmp_path: Path) -> None:
@@ -293,7 +292,7 @@ def test_find_functions_of_github_return_none_or_raise(outside: Outside, monkeyp
     outside.merge(made["number"])
     with pytest.raises(CannotTell, match="is closed"):
         github.find_pr("a/b", "fix", "main")
-    with pytest.raises(ValueError, match="is no repository"):
+    with pytest.raises(ValueError, match="is not a repository"):
         github.find_pr("a b", "fix", "main")
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:9")
     with pytest.raises(CannotTell, match="did not answer"):
@@ -376,7 +375,7 @@ def test_a_stored_row_sends_no_token_to_a_host_of_its_own(monkeypatch: pytest.Mo
     facts = {"action": "gh pr merge", "host": "evil.example", "repo": "a/b", "number": 1, "auto": False}
     found = table.check(facts, Place(str(tmp_path), time.time_ns() // 1000))
     assert found.happened is None
-    assert re.match("set GH_HOST=evil.example", found.evidence)
+    assert found.evidence.endswith("set GH_HOST=evil.example")
 
 
 MARKED = "LGTM <!-- standfast:review-1 -->"

@@ -238,13 +238,13 @@ REFUSED: dict[str, tuple[Callable[[Members], bytes], str]] = {
     "cut": (lambda found: packed(found)[:-200], "damaged or is no bundle"),
     "bomb": (lambda found: packed(found, **{"diffs/0001.patch": "0" * 50_000_000}), "would grow"),
     "link": (_link, "is a link"),
-    "twice": (_twice, "is there twice"),
+    "twice": (_twice, "occurs twice"),
     "unknown": (lambda found: packed(found, **{"x.sh": "rm"}), "unknown member 'x.sh'"),
     "path": (lambda found: packed(found, **{"../../x": "rm"}), "unknown member"),
     "absolute": (lambda found: packed(found, **{"/etc/cron.d/x": "rm"}), "unknown member"),
     "no manifest": (lambda found: packed({"README.md": b""}), "bundle.json is missing"),
     "form": (lambda found: packed({**found, "bundle.json": b'{"form": "standfast.bundle/9"}'}), "its form is not"),
-    "hash": (lambda found: packed({**found, "README.md": b"other"}), "has another hash"),
+    "hash": (lambda found: packed({**found, "README.md": b"other"}), "differs from bundle.json"),
     "missing": (
         lambda found: packed({name: text for name, text in found.items() if "message" not in name}),
         "the members differ",
@@ -360,7 +360,7 @@ def test_a_bundle_brings_no_standing_order_and_no_fork_of_a_session_here(sf: Sta
     before = counts(sf)
     for change, fact in (
         (_row("decision", lambda row: row.update(state="standing")), "standing order"),
-        (_row("session", lambda row: row.update(parent_id=own)), "fork of one that is not in the bundle"),
+        (_row("session", lambda row: row.update(parent_id=own)), "parent of a forked session is not in the bundle"),
     ):
         path = sound.parent / "bad.zip"
         path.write_bytes(change(members(sound)))

@@ -472,7 +472,7 @@ def test_a_file_that_takes_too_long_is_skipped_with_a_note(
     monkeypatch.setattr(files, "FILE_MAX_S", -1.0)
     (stopped,) = sf.imports.run("codex", path, dry_run=dry).sources
     assert stopped.messages == 2
-    assert "run the import again to go on" in (stopped.note or "")
+    assert "run the import again" in (stopped.note or "")
     if not dry:
         monkeypatch.setattr(files, "FILE_MAX_S", 600.0)
         (rest,) = sf.imports.run("codex", path).sources

@@ -267,7 +267,7 @@ DAMAGE = [
     ("head.json", "{", "head.json"),
     ("head.json", '{"form": "standfast.text/9"}', "this version reads standfast.text/1"),
     ("state.jsonl", "{}\n", "state.jsonl:1: the state has no key"),
-    ("state.jsonl", '{"key": "a", "value": 1}\n{"key": "a", "value": 2}\n', "there twice"),
+    ("state.jsonl", '{"key": "a", "value": 1}\n{"key": "a", "value": 2}\n', "occurs twice"),
     ("state.jsonl", '{"key": "a", "value": 1, "verify": "rm -rf /"}\n', "no field 'verify'"),
     ("state.jsonl", '{"key": "a", "value": 1, "key": "b"}\n', "state.jsonl:1"),
     ("gates.jsonl", '{"pattern": "x", "need": "nothing"}\n', "a gate needs"),

@@ -113,7 +113,7 @@ def test_block_allows_reading_committing_and_one_turn_to_hand_back(engine_url: s
     agent.tell(payload("Stop"))
     refused = agent.prompt()
     assert refused["decision"] == "block"
-    assert "The turn to hand back is over" in refused["reason"]
+    assert "The last turn is over" in refused["reason"]
     with agent.store() as sf:
         found = sf.rows("SELECT call_id, status FROM tool_call ORDER BY call_id")
         assert [tuple(row.values()) for row in found] == [("t1", "cancelled"), ("t2", "pending"), ("t3", "pending")]

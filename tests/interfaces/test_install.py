@@ -631,7 +631,7 @@ console.log(JSON.stringify({ refused, env }))
     ran = subprocess.run(["node", "drive.mjs"], cwd=tmp_path, env=environment(data), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
-    assert "person's yes" in told["refused"]
+    assert "person's approval" in told["refused"]
     assert told["env"] == {"STANDFAST_ACTOR": "opencode:ses_1"}
     with standfast.open(data_dir=data) as sf:
         calls = {row["call_id"]: row["status"] for row in sf.rows("SELECT call_id, status FROM tool_call")}

@@ -71,7 +71,7 @@ def _manifest(facts: Facts, place: Place) -> tuple[str | None, list[str]]:
     """The digest of the tag in the registry, and the digests in its manifest; None if the tag is missing."""
     parts = _REFERENCE.fullmatch(facts["target"])
     if parts is None:
-        raise CannotTell(f"{str(facts['target'])[:60]!r} is no image")
+        raise CannotTell(f"{str(facts['target'])[:60]!r} is not an image name")
     host, name, tag = parts["host"] or "registry-1.docker.io", parts["name"], parts["tag"] or "latest"
     name = f"library/{name}" if parts["host"] is None and "/" not in name else name
     scheme = "http" if facts["plain"] or host.split(":")[0] in ("localhost", "127.0.0.1") else "https"
@@ -86,7 +86,7 @@ def _manifest(facts: Facts, place: Place) -> tuple[str | None, list[str]]:
     inside = [found.get("config") or {}, *(found.get("manifests") or [])]
     digest = reply.headers.get("docker-content-digest")
     if not digest:
-        raise CannotTell("the registry names no digest")
+        raise CannotTell("the answer of the registry has no digest")
     return digest, [one["digest"] for one in inside if "digest" in one]
 
 

@@ -42,7 +42,7 @@ def _parse_terraform(args: Sequence[str]) -> Facts | None:
 
 def _before_terraform(facts: Facts, place: Place) -> Facts:
     if place.sent_us is not None:
-        raise CannotTell("the state of before the apply is not known")
+        raise CannotTell("the state before the apply is unknown")
     serial, lineage, _ = _state(place)
     changes = None if facts["plan"] is None else _planned(facts["plan"], place)
     return {"serial": serial, "lineage": lineage, "changes": changes}
@@ -166,7 +166,7 @@ def _kubectl(facts: Facts, place: Place, *words: str) -> Any:
 
 def _before_kubectl(facts: Facts, place: Place) -> Facts:
     if place.sent_us is not None:
-        raise CannotTell("the objects of before the apply are not known")
+        raise CannotTell("the objects before the apply are unknown")
     option, source = facts["source"]
     wanted = _kubectl(facts, place, "create", "--dry-run=client", "--validate=false", option, word(source))
     objects = sorted(read_objects(wanted))
@@ -215,8 +215,8 @@ def compared(was: dict[str, str | None], now: dict[str, str]) -> Answer:
             f"all {len(was)} objects are applied: {', '.join(f'{name} at {now[name]}' for name in changed[:3])}"
         )
     if not changed:
-        return absent(f"none of {len(was)} objects has changed")
-    return unknown(f"only {', '.join(changed[:3])} of {len(was)} objects has changed")
+        return absent(f"none of {len(was)} objects changed")
+    return unknown(f"only {', '.join(changed[:3])} of {len(was)} objects changed")
 
 
 # -- the entries -------------------------------------------------------------------------------------------

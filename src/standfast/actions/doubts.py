@@ -30,7 +30,7 @@ def looked_up(effect: Effect, say: Callable[[str], None] = lambda text: None) ->
     """Ask the probe of a recorded `once`. The result of the answer has the form of a command's result."""
     facts = facts_of(effect)
     if facts is None:
-        return unknown("nothing was recorded that its probe could look up")
+        return unknown("no facts for a probe were recorded")
     answer = table.check(facts, Place(str(effect.context.get("cwd") or "/"), effect.dispatched_us))
     say(f"standfast: asked `{table.shown(facts)}`: it {WORDS[answer.happened]} ({answer.evidence})")
     return answer._replace(result={"exit": 0, "stdout": "", "stderr": "", "found": answer.evidence})

@@ -48,7 +48,7 @@ def _api(facts: Facts, place: Place, path: str) -> Got:
     named = facts.get("host")
     if named not in (None, os.environ.get("GH_HOST") or "github.com"):
         # Without this check, gh would send the caller's token to any host that a stored row names.
-        raise CannotTell(f"set GH_HOST={str(named)[:60]} if gh may ask that server")
+        raise CannotTell(f"the server may get your token only if you set GH_HOST={str(named)[:60]}")
     ended = run(("gh", "api", "--include", "--method", "GET", path), cwd=place.cwd, within_s=place.within_s)
     head, _, body = ended.stdout.replace("\r\n", "\n").partition("\n\n")
     status = re.match(r"HTTP/[\d.]+ (\d+)", head)
@@ -74,7 +74,7 @@ def _listed(got: Got) -> list[Any]:
 def _repo(facts: Facts) -> str:
     repo = facts.get("repo") or HERE
     if repo != HERE and not REPO.fullmatch(repo):
-        raise CannotTell(f"{str(repo)[:60]!r} is no repository")
+        raise CannotTell(f"{str(repo)[:60]!r} is not a repository name")
     return str(repo)
 
 
@@ -145,7 +145,7 @@ def _read_body(facts: Facts, place: Place) -> Facts:
 def _branch(place: Place) -> str:
     ended = run(("git", "symbolic-ref", "--short", "HEAD"), cwd=place.cwd, within_s=place.within_s)
     if ended.code != 0 or place.sent_us is not None:  # after the call another branch may be checked out
-        raise CannotTell("it is not known which branch it was about")
+        raise CannotTell("the branch of the command is unknown")
     return ended.stdout.strip()
 
 
@@ -179,7 +179,7 @@ def _find_pr(facts: Facts, place: Place) -> Answer:
     if named:
         return arrived(f"pull request {named[0]['number']} is there: {named[0]['html_url']}", named[0]["html_url"])
     if ours:
-        return unknown(f"pull request {ours[0]['number']} is of a branch of that name in another fork")
+        return unknown(f"pull request {ours[0]['number']} is from a branch of this name in another fork")
     if len(listed) == PAGE and not any(not _since(got, one, place) for one in listed):
         return unknown(f"more than {PAGE} pull requests were opened since")
     return absent(f"there is no pull request of {facts['head']}")
@@ -223,7 +223,7 @@ def _find_merge(facts: Facts, place: Place) -> Answer:
     if got.body.get("merged"):
         return arrived(f"pull request {number} is merged as {str(got.body.get('merge_commit_sha'))[:7]}")
     if facts["auto"] and got.body.get("auto_merge"):
-        return arrived(f"pull request {number} merges itself once it may")
+        return arrived(f"pull request {number} merges automatically once its checks pass")
     return absent(f"pull request {number} is {got.body.get('state')} and not merged")
 
 
@@ -262,7 +262,7 @@ def _texts(got: Got, facts: Facts, place: Place, where: str) -> Answer:
     """Find the text by its marker; without a marker, by its hash and title among the texts written since."""
     listed = _listed(got)
     if place.sent_us is None:
-        raise CannotTell("it is not known when it was sent")
+        raise CannotTell("the time of the command is unknown")
     mark = facts.get("marker")
     since = [one for one in listed if facts.get("title") in (None, one.get("title")) and _since(got, one, place)]
     if mark is not None:

@@ -110,7 +110,7 @@ def _before_push(facts: Facts, place: Place) -> Facts:
 def _pushed_to(place: Place) -> str:
     ended = _git(place, "rev-parse", "--symbolic-full-name", "@{push}")
     if ended.code != 0 or not ended.stdout.startswith("refs/remotes/"):
-        raise CannotTell("it is not known where this branch is pushed to")
+        raise CannotTell("the push target of this branch is unknown")
     return ended.stdout.strip()
 
 
@@ -171,7 +171,7 @@ def _pushed(ref: str, want: str | None, there: str | None, facts: Facts, place: 
         return arrived(f"{_short(want)} is on {name}, which is at {_short(there)} now")
     if there == facts.get("was", {}).get(ref) or _is_ancestor(place, there, want):
         return absent(f"{name} is at {_short(there)}, not at {_short(want)}")
-    return unknown(f"{name} is at {_short(there)}, which is neither {_short(want)} nor its past")
+    return unknown(f"{name} is at {_short(there)}, which is neither {_short(want)} nor an ancestor of it")
 
 
 def _look_push(facts: Facts) -> str:
@@ -274,7 +274,7 @@ def _parse_tag(args: Sequence[str]) -> Facts | None:
 def _before_tag(facts: Facts, place: Place) -> Facts:
     target = _object(place, f"{facts['at']}^{{commit}}")
     if target is None or (place.sent_us is not None and facts["force"]):
-        raise CannotTell(f"it is not known what {facts['tag'][:60]!r} was to name")
+        raise CannotTell(f"the commit of the tag {facts['tag'][:60]!r} is unknown")
     was = None if place.sent_us is not None else _object(place, f"{TAGS}{facts['tag']}^{{commit}}")
     return {"tag": facts["tag"], "target": target, "was": was}
 
@@ -355,7 +355,7 @@ def delete_tag(_: str, name: str, repository: str = ".") -> None:
 
 def _commit_id(text: str) -> str:
     if not _ID.fullmatch(text):
-        raise ValueError(f"{str(text)[:60]!r} is no full commit id: take git.head(), or what git.commit() returned")
+        raise ValueError(f"{str(text)[:60]!r} is not a full commit id: use git.head() or the result of git.commit()")
     return text
 
 

@@ -171,7 +171,7 @@ def _pr(found: Any) -> PullRequest:
 
 def _repo(repo: str) -> str:
     if not gh.REPO.fullmatch(repo):
-        raise ValueError(f"{repo[:60]!r} is no repository: owner/name")
+        raise ValueError(f"{repo[:60]!r} is not a repository: write owner/name")
     return repo
 
 

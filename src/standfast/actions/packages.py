@@ -65,7 +65,7 @@ def _manifest(path: str) -> Facts:
 def _find_npm(facts: Facts, place: Place) -> Answer:
     name, version = facts["name"], facts["version"]
     if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
-        raise CannotTell(f"{name}@{version} is no package")
+        raise CannotTell(f"{name}@{version} is not a package name with a version")
     registry = () if facts["registry"] is None else (f"--registry={web.checked(facts['registry'])}",)
     options = ("--json", "--prefer-online", "--fetch-retries=0", "--loglevel=error", *registry)
     ended = run(("npm", "view", f"{name}@{version}", "version", *options), cwd=place.cwd, within_s=place.within_s)

@@ -96,7 +96,7 @@ def check(facts: Facts, place: Place) -> Answer:
         return unknown("standfast has no probe for it")
     if action.find is None:
         again = "the server recognises its key for 24 hours, so it may be sent again"
-        return unknown(again if action.idempotent_s is not None else f"it cannot know {action.cannot}")
+        return unknown(again if action.idempotent_s is not None else f"the probe cannot know {action.cannot}")
     try:
         found = guarded(action.find, facts, place._replace(cwd=str(facts.get("dir") or place.cwd)))
     except CannotTell as error:

@@ -36,7 +36,7 @@ class Reply(NamedTuple):
 def checked(url: object) -> str:
     """Check that a value is an HTTP URL. Raises CannotTell if not."""
     if not isinstance(url, str) or not url.isascii() or any(c <= " " for c in url):
-        raise CannotTell(f"{str(url)[:60]!r} is no URL")
+        raise CannotTell(f"{str(url)[:60]!r} is not a URL")
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise CannotTell(f"{url[:60]!r} is not an HTTP address")
     return url

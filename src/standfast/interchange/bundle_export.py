@@ -121,7 +121,7 @@ def _refuse_parts(sessions: Sequence[Row], rows: bundle_pages.Rows) -> None:
             )
     if (count := sum(len(found) for found in rows.values())) > bundles.ROWS_MAX:
         raise InvalidInput(
-            f"these sessions have {count:,} rows, and a bundle holds {bundles.ROWS_MAX:,}",
+            f"these sessions have {count:,} rows, and the limit of a bundle is {bundles.ROWS_MAX:,}",
             "export fewer sessions, or copy the store: standfast backup",
         )
 

@@ -115,7 +115,7 @@ def _checked(archive: zipfile.ZipFile, progress: Progress) -> _Checked:
     manifest = _manifest(archive, infos)
     for name, info in each("checking members", infos.items(), progress):
         if name != bundles.MANIFEST and _hash(archive, info) != manifest["members"][name]:
-            raise _damaged(f"{name} has another hash than {bundles.MANIFEST} says")
+            raise _damaged(f"the hash of {name} differs from {bundles.MANIFEST}")
     tables = each("checking tables", bundles.BY_SESSION, progress)
     rows = {table: list(_rows(archive, infos, table)) for table in tables}
     if sum(map(len, rows.values())) > bundles.ROWS_MAX:
@@ -138,7 +138,7 @@ def _infos(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         if not bundles.is_member(name):
             raise _damaged(f"unknown member {name!r}")
         if name in found:
-            raise _damaged(f"the member {name} is there twice")
+            raise _damaged(f"the member {name} occurs twice")
         if info.external_attr >> 16 & 0o170000 == _LINK or info.flag_bits & 1:
             raise _damaged(f"{name} is a link, or is encrypted")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -165,7 +165,7 @@ def _manifest(archive: zipfile.ZipFile, infos: dict[str, zipfile.ZipInfo]) -> di
         differing = sorted(members.keys() ^ (infos.keys() - {bundles.MANIFEST}))
         raise _damaged(f"{bundles.MANIFEST} and the members differ: {differing[0]}")
     if found["content"] != bundles.content_hash(members):
-        raise _damaged("the hash of its content is another than the manifest says")
+        raise _damaged("the hash of its content differs from the manifest")
     return found
 
 
@@ -234,7 +234,7 @@ def _check_references(manifest: dict[str, Any], rows: dict[str, list[Row]], info
     if sessions != {one["id"]: one["key"] for one in manifest["sessions"]} or not sessions:
         raise _damaged("the sessions of the manifest and of the rows differ")
     if any(row["parent_id"] not in (None, *sessions) for row in rows["session"]):
-        raise _damaged("a session is the fork of one that is not in the bundle")
+        raise _damaged("the parent of a forked session is not in the bundle")
     for table, found in rows.items():
         for row in found:
             by = row[bundles.BY_SESSION[table]]
@@ -255,7 +255,7 @@ def _check_references(manifest: dict[str, Any], rows: dict[str, list[Row]], info
         checked_kind(row["kind"])
         info = infos.get(f"artifacts/{row['digest']}")
         if info is None or info.file_size != row["size_bytes"] or manifest["members"][info.filename] != row["digest"]:
-            raise _damaged(f"the bytes of artifact {row['name']!r} are missing, or are others")
+            raise _damaged(f"the bytes of artifact {row['name']!r} are missing or do not match its row")
 
 
 def _check_unique(table: str, found: list[Row]) -> None:
@@ -315,7 +315,7 @@ def _refuse_other(tx: Tx, table: str, row: Row) -> None:
         return  # a session that continued here may have changed its values
     if tx.maybe(row_statements.get(table, ("id",)), id=row["id"]) is None:
         raise KeyConflict(
-            f"the session of {row['id']} is here, and this {table} of the bundle is not",
+            f"the session of {row['id']} is in this store without this {table} of the bundle",
             "import into another scope: standfast --scope NAME import bundle FILE.zip",
         )
 
@@ -343,7 +343,7 @@ def _refuse_taken(tx: Tx, table: str, row: Row, take: bool) -> None:
 
 def _taken_here(table: str, name: str, value: Any) -> KeyConflict:
     return KeyConflict(
-        f"there is another {table} with the {name} {serial.clean(str(value), 80)!r} here",
+        f"this store has another {table} with the {name} {serial.clean(str(value), 80)!r}",
         "import into another scope: standfast --scope NAME import bundle FILE.zip",
     )
 

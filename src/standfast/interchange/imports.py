@@ -177,7 +177,7 @@ class Imports(Resource):
             raise NotFound(f"no imported message {message_id!r}", "standfast session show KEY")
         kept = tx.maybe(SQL.raw_at, seq=row["import_seq"], offset=row["import_offset"])
         if kept is None:
-            raise NotFound(f"the raw record of {message_id} is not kept")
+            raise NotFound(f"the raw record of {message_id} is not stored")
         return _record_at(kept, row["import_offset"])
 
 
@@ -287,7 +287,7 @@ class _Run:
             return row
         if self.importer.in_place and place.head == row["head"] and row["reader"] == self.importer.version:
             return row
-        note = "the file is another one now: read again from its start" if changed else None
+        note = "the file was replaced, so it was read again from its start" if changed else None
         note = None if self.importer.in_place else note
         carry = self.importer.again(json.loads(row["carry"]))
         self.store.write(lambda tx: _restart(tx, row, self.importer, place, note, carry))
@@ -384,7 +384,7 @@ class _Run:
             under = any(path == root or path.startswith(root + os.sep) for root in map(os.path.abspath, roots))
             if row["state"] == "gone" or not under or path in found or os.path.exists(path):
                 continue
-            note = f"the file is gone; what was imported from it stays, {row['upto']:,} bytes of it"
+            note = f"the file was deleted; the import of its first {row['upto']:,} bytes stays"
             if self.store.write(lambda tx, row=row, note=note: _mark_gone(tx, row, note)):  # type: ignore[misc]
                 counts = json.loads(row["counts"])
                 gone.append(Imported(path, "gone", note, row["native_id"], row["session_id"], 0, counts))
@@ -412,7 +412,7 @@ def overview(tx: Tx) -> str | None:
         for name, count in (serial.read(row["counts"]) or {}).get("unknown", {}).items():
             unknown[f"{row['agent']} {name}"] = unknown.get(f"{row['agent']} {name}", 0) + count
     text = f"{len(rows)}{' or more' if len(rows) == PAGE_MAX else ''} sources read"
-    text += f", {gone} of them gone since" if gone else ""
+    text += f", {gone} of them deleted since" if gone else ""
     kinds = sorted(unknown, key=lambda name: -unknown[name])[:5]
     return text + (f"; kept without being understood: {', '.join(kinds)}" if kinds else "")
 
@@ -439,7 +439,7 @@ class _Limit:
         return time.monotonic() > self._end_s
 
     def note(self, upto: int) -> str:
-        return f"stopped at {upto:,} after {self._limit_s:g} s, the limit for one file; run the import again to go on"
+        return f"stopped at {upto:,} after {self._limit_s:g} s, the limit for one file; run the import again"
 
 
 def _packed(lines: Sequence[Line]) -> bytes:

@@ -267,11 +267,13 @@ def _msgpack() -> Any:
         import ormsgpack
     except ImportError:
         raise InvalidInput(
-            "reading LangGraph's checkpoints needs its encoding, which is not installed",
+            "reading checkpoints of LangGraph needs ormsgpack, which is not installed",
             modules.install("langgraph"),
         ) from None
     return ormsgpack
 
 
 def _no_saver(where: str) -> InvalidInput:
-    return InvalidInput(f"{where} holds no checkpoints of LangGraph", "name what SqliteSaver or PostgresSaver wrote")
+    return InvalidInput(
+        f"{where} holds no checkpoints of LangGraph", "name a file of SqliteSaver or a postgresql:// URL"
+    )

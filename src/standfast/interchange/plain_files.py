@@ -53,7 +53,7 @@ def run(sf: Any, path: str, *, name: str | None = None, dry_run: bool = False) -
         case list():
             added, known = into_stream(sf.events, name, value, path, dry_run)
             return Taken(path, dry_run, "events", name, len(value), added, known, [])
-    raise InvalidInput(f"{path} holds one {type(value).__name__}, and a mapping or a list can be imported")
+    raise InvalidInput(f"{path} holds one {type(value).__name__}; only a mapping or a list can be imported")
 
 
 def summary(taken: Taken) -> list[str]:

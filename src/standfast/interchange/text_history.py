@@ -54,7 +54,7 @@ def _log(directory: str) -> str:
     except FileNotFoundError:
         raise NotFound("git is not installed, and the history of a text export is in git") from None
     except subprocess.TimeoutExpired:
-        raise InvalidInput(f"git log in {directory} did not end within {GIT_MAX_S} s", "git gc, then again") from None
+        raise InvalidInput(f"git log in {directory} did not end within {GIT_MAX_S} s", "run: git gc") from None
     if done.returncode:
         reason = serial.clean(done.stderr.decode(errors="replace"), 200)
         raise InvalidInput(
@@ -91,7 +91,7 @@ def records(events: Events, stream: str) -> list[Record]:
             data = event.data
             if event.type != TYPE or not isinstance(data, dict) or data.get("kind") not in text_records.KINDS:
                 raise InvalidInput(
-                    f"event {event.version} of {stream!r} is no change of a record",
+                    f"event {event.version} of {stream!r} is not a change of a record",
                     "standfast import text DIR --log STREAM",
                 )
             one = text_records.checked(str(data["kind"]), data.get("record"))

@@ -169,7 +169,7 @@ def read(directory: str) -> list[Record]:
             raise InvalidInput(f"{os.path.join(directory, path)} cannot be read: {error.strerror}") from None
         for one in text_records.parsed(kind, content.split(b"\n"), path):
             if (kind, one.name) in records:
-                raise InvalidInput(f"{path}: {kind} {one.name} is there twice", "remove one of the lines")
+                raise InvalidInput(f"{path}: {kind} {one.name} occurs twice", "remove one of the lines")
             records[kind, one.name] = one
             if len(records) > RECORDS_MAX:
                 raise InvalidInput(f"{directory} has more than {RECORDS_MAX:,} records, which is the limit")
@@ -187,7 +187,7 @@ def _check_head(directory: str) -> None:
     form = head.get("form") if isinstance(head, dict) else None
     if form != text_export.FORM:
         raise InvalidInput(
-            f"{directory} has the form {serial.clean(str(form), 60)!r}, and this version reads {text_export.FORM}",
+            f"{directory} has the format {serial.clean(str(form), 60)!r}, and this version reads {text_export.FORM}",
             "upgrade standfast",
         )
 
@@ -253,7 +253,7 @@ def _decision(store: Store, tx: Tx, wanted: Fields) -> None:
         own = text_records.said(wanted)
         made = changes.added(tx, own, changes.outside(tx), state=first, id=id)
         if made is None:
-            raise Conflict("a decision with these words is there already, with another id") from None
+            raise Conflict("the store has the same decision under another id") from None
         found = made
     _refuse_elsewhere(tx, found)
     if (found.state, found.outcome) == (state, wanted.get("outcome")):

@@ -33,7 +33,7 @@ def once(sf: Standfast, key: str | None, tool: str, asked: Answer, do: Callable[
             tx.state.set(key, {"hash": hash, "answer": answer}, namespace=NAMESPACE, for_="1d")
             return answer
     if kept["hash"] != hash:
-        raise KeyConflict(f"the key {key!r} was used for another call", "another call needs another key")
+        raise KeyConflict(f"the key {key!r} was used for another call", "use another key for this call")
     replayed: Answer = {**kept["answer"], "replayed": True}
     return replayed
 

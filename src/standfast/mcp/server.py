@@ -195,7 +195,7 @@ class Tools:
         what: str | None = None,
         why: str | None = None,
         then: Annotated[str | None, Field(description="next action")] = None,
-        standing: Annotated[bool, Field(description="a rule that stays")] = False,
+        standing: Annotated[bool, Field(description="a standing order")] = False,
         id: Annotated[str | None, Field(description="close this decision")] = None,
         outcome: str | None = None,
         failed: bool = False,
@@ -279,7 +279,7 @@ class Tools:
         return {**plain(asked, "id", "state", "expires_us"), "effect_id": planned.id}
 
     async def approval_wait(self, id: str, timeout_s: Annotated[int, Field(ge=0, le=WAIT_MAX_S)] = 30) -> Answer:
-        """Wait for a person's answer; still requested means not yet."""
+        """Wait for a person's answer; `requested` means not yet."""
         end = time.monotonic() + timeout_s
         while True:
             found = await anyio.to_thread.run_sync(self.sf.approvals.get, id)
@@ -357,7 +357,7 @@ class Tools:
         limit: Annotated[int, Field(ge=0, le=20)] = 5,
         key: Key = None,
     ) -> Answer:
-        """End mail (`done`), then take your next. Mail that is not done comes back."""
+        """End mail (`done`), then take your next. Mail that is not done returns."""
         from standfast.record.mail.envelope import author, rendered
 
         def do(resources: Resources) -> Answer:
@@ -379,6 +379,4 @@ class Tools:
 
 def _refuse_empty(intent: Json) -> None:
     if intent in (None, "", {}, []):
-        raise InvalidInput(
-            "intent is empty, and it is what a person approves", "say in intent what exactly is to be done"
-        )
+        raise InvalidInput("intent is empty, and a person approves the intent", "describe the exact action in intent")

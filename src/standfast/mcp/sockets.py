@@ -43,7 +43,7 @@ def serve(server: MCPServer, path: str, ready: Callable[[], None]) -> None:
 def listening(path: str) -> Iterator[socket.socket]:
     """The bound socket. Raises Conflict if another process serves it, InvalidInput for a path that cannot be one."""
     if len(os.fsencode(path)) > PATH_MAX_BYTES:
-        raise InvalidInput(f"the path of a socket has at most {PATH_MAX_BYTES} bytes, {path} is longer")
+        raise InvalidInput(f"the path of a socket has at most {PATH_MAX_BYTES} bytes, and {path} is longer")
     _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX)
     try:

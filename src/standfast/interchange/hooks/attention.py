@@ -1,4 +1,4 @@
-"""`attention.json` in the data directory: which agents have nothing waiting, so that their hooks need no store.
+"""`attention.json` in the data directory lists what waits for each agent, so that its hooks need not open the store.
 
 A hook that opens the store writes an entry for its session: the store, the keyspaces whose gates apply, and a list of
 waiting things (gates, mail, exhausted budgets). For the next 60 s, a hook that only reports reads this entry and

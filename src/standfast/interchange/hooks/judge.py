@@ -150,7 +150,7 @@ def settle(store: Store, rows: list[Row], heard: Heard, asked: Asked, session_id
 
 def question(gate: Gate) -> str:
     """The question that the agent shows its user."""
-    return f"{gate.pattern!r} needs a person's yes{_why(gate)}"
+    return f"{gate.pattern!r} needs a person's approval{_why(gate)}"
 
 
 def approved(store: Store, gate: Gate, asked: Asked, session_id: str | None, decision: Decision) -> Effect:
@@ -174,7 +174,7 @@ def approved(store: Store, gate: Gate, asked: Asked, session_id: str | None, dec
         raise Refusal(gate, _asking(gate, error)) from None
     except (Conflict, EffectInDoubt, StandfastError) as error:
         raise Refusal(
-            gate, f"{gate.pattern!r} needs a person's yes{_why(gate)}. {error.message} {error.hint}"
+            gate, f"{gate.pattern!r} needs a person's approval{_why(gate)}. {error.message} {error.hint}"
         ) from None
 
 
@@ -182,9 +182,9 @@ def _asking(gate: Gate, error: ApprovalRequired) -> str:
     if error.code == "approval_denied" or not error.approval_id:
         return f"{error.message}. {error.hint}"
     return (
-        f"{gate.pattern!r} needs a person's yes{_why(gate)}, and has been asked for. A person runs: "
-        f"{hints.command('approve', short(error.approval_id))}    Then make exactly the same call again; "
-        f"to wait for the answer: {hints.command('approval', 'wait', short(error.approval_id))}"
+        f"{gate.pattern!r} needs a person's approval{_why(gate)}, which is requested now. A person runs: "
+        f"{hints.command('approve', short(error.approval_id))}    Then make exactly the same call again. "
+        f"To wait for the answer: {hints.command('approval', 'wait', short(error.approval_id))}"
     )
 
 
@@ -266,7 +266,7 @@ def _unrecorded(gate: Gate, asked: Asked) -> str:
 
 
 def _needed(gate: Gate) -> str:
-    return "a person's yes" if gate.needs_person else "to be recorded first"
+    return "a person's approval" if gate.needs_person else "to be recorded first"
 
 
 def _why(gate: Gate) -> str:

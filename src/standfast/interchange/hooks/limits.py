@@ -95,7 +95,7 @@ def _reported(tx: Tx, row: Row, session_id: str) -> bool:
 
 def _refusal(heard: Heard, asked: Asked | None, *, last_turn: bool) -> str:
     if heard.kind == "prompt":
-        return "" if last_turn else "The turn to hand back is over, so this prompt is refused."
+        return "" if last_turn else "The last turn is over, so this prompt is refused."
     if heard.kind != "call" or (asked is not None and passes(asked)):
         return ""
     return "Only reading and committing pass: commit your work and hand back in this turn."

@@ -25,6 +25,7 @@ from standfast.db.sql import load
 from standfast.db.store import Resource, Store, query, transactional
 from standfast.errors import Conflict, NotFound
 from standfast.ids import new_id
+from standfast.interchange import agent_sessions
 from standfast.interchange.hooks import mail_lines
 from standfast.interchange.hooks.payloads import Heard
 
@@ -101,7 +102,7 @@ class Hooks(Resource):
     @transactional
     def hold(self, tx: Tx, heard: Heard, gate: str, why: str) -> None:
         """Record that a gate refused a call, so the agent did not make it."""
-        row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+        row = agent_sessions.find(tx, heard.agent, heard.native)
         session_id = row["session_id"] if row is not None else None
         if heard.call_id is not None and session_id is not None:
             tx.run(SQL.held, session_id=session_id, call_id=heard.call_id, at_us=heard.at_us, now_us=tx.now_us())
@@ -112,7 +113,7 @@ class Hooks(Resource):
     @transactional
     def prompted(self, tx: Tx, heard: Heard, gate: Gate, what: str) -> None:
         """Record that the agent `asked` its user about a call, or that the call `passed`: the user said yes."""
-        row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+        row = agent_sessions.find(tx, heard.agent, heard.native)
         session_id = row["session_id"] if row is not None else None
         data: dict[str, serial.Json] = {"tool": heard.tool, "call_id": heard.call_id, "method": "prompt"}
         summary = f"{heard.summary or heard.tool}: {gate.pattern}"
@@ -148,13 +149,13 @@ class Hooks(Resource):
     @query
     def whose(self, tx: Tx, session_id: str) -> Row | None:
         """The scope and the label of a session."""
-        return tx.maybe(SQL.whose, id=session_id)
+        return agent_sessions.place(tx, session_id)
 
     @query
     def session_of(self, tx: Tx, actor: str) -> str | None:
         """The id of the session of the agent `AGENT:NATIVE-ID`; None if it has none."""
         agent, _, native = actor.partition(":")
-        row = tx.maybe(SQL.thread, agent=agent, native_id=native)
+        row = agent_sessions.find(tx, agent, native)
         return row["session_id"] if row is not None else None
 
     @query
@@ -201,7 +202,7 @@ def last_heard(tx: Tx, agent: str) -> tuple[int | None, int]:
 
 def _keyspaces(tx: Tx, session_id: str | None) -> tuple[Keyspace, Keyspace]:
     """The keyspaces whose gates apply: of the caller's directory and of the session's repository."""
-    row = tx.maybe(SQL.whose, id=session_id) if session_id else None
+    row = agent_sessions.place(tx, session_id) if session_id else None
     own = None if row is None else repositories.keyspace(tx, row["scope"], repositories.labelled(row))
     return tx.caller.keyspace, own or tx.caller.keyspace
 
@@ -260,44 +261,27 @@ def _keep(tx: Tx, heard: Heard, *, late: bool, source: str = "seen") -> Kept:
 
 def _session(tx: Tx, heard: Heard, *, late: bool) -> str:
     """The session of this agent, by its native id or by its key. Adds the session if there is none."""
-    row = tx.maybe(SQL.thread, agent=heard.agent, native_id=heard.native)
+    row = agent_sessions.find(tx, heard.agent, heard.native)
     if row is not None:
         return str(row["session_id"])
     from standfast.record import nodes
 
-    found = tx.maybe(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
-    if found is None:
+    id = agent_sessions.by_key(tx, heard.key)
+    if id is None:
         id = _late(tx, heard) if late else _open(tx, heard)
-        found = {"id": id} if id else tx.one(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
-    root = nodes.root(tx, found["id"])
-    tx.run(
-        SQL.add_thread,
-        agent=heard.agent,
-        native_id=heard.native,
-        session_id=found["id"],
-        node_id=root.id,
-        now_us=tx.now_us(),
-    )
-    return str(found["id"])
+    id = id or agent_sessions.by_key(tx, heard.key)
+    assert id is not None
+    agent_sessions.bind(tx, heard.agent, heard.native, id, nodes.root(tx, id).id)
+    return id
 
 
-def _late(tx: Tx, heard: Heard) -> str | None:
+def _late(tx: Tx, heard: Heard) -> str:
     from standfast.record import nodes
 
-    tx.run(
-        SQL.add_session,
-        id=new_id("ses"),
-        scope=tx.caller.scope,
-        key=heard.key,
-        agent=heard.agent,
-        cwd=heard.cwd,
-        actor=tx.caller.actor,
-        at_us=heard.at_us,
-        **tx.caller.labelled(),
-    )
-    made = tx.one(SQL.session_by_key, scope=tx.caller.scope, key=heard.key)
-    nodes.add_root(tx, made["id"])
-    return str(made["id"])
+    where: Row = {"cwd": heard.cwd, "created_us": heard.at_us, "label": tx.caller.label}
+    id = agent_sessions.add(tx, heard.key, heard.agent, reason="recorded after it ended", **where)
+    nodes.add_root(tx, id)
+    return id
 
 
 def _open(tx: Tx, heard: Heard, key: str | None = None) -> str | None:

@@ -1,30 +1,8 @@
 -- Records of hooks: their sessions and tool calls, and whether a record is stored already.
 
--- name: thread
-SELECT session_id FROM import_thread WHERE agent = :agent AND native_id = :native_id
-
--- name: add_thread
-INSERT INTO import_thread (agent, native_id, session_id, node_id, created_us)
-VALUES (:agent, :native_id, :session_id, :node_id, :now_us)
-ON CONFLICT (agent, native_id) DO NOTHING
-
--- name: session_by_key
-SELECT id FROM session WHERE scope = :scope AND key = :key
-
--- A session that is known only from a spool. No process ever owned it, so it never counts as crashed.
--- name: add_session
-INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
-                     ended_us, git_dir, origin)
-VALUES (:id, :scope, :key, 'completed', 'recorded after it ended', :agent, :cwd, 0, :actor, 0, :at_us, :at_us, :at_us,
-        :git_dir, :origin)
-ON CONFLICT (scope, key) DO NOTHING
-
 -- The lock makes two hooks of one session run one after the other.
 -- name: lock_session
 SELECT id, scope, key, state, holder, fence, updated_us, git_dir, origin FROM session WHERE id = :id {for_update}
-
--- name: whose
-SELECT scope, git_dir, origin FROM session WHERE id = :id
 
 -- Renew the lease and the time of the last change.
 -- name: extend

@@ -123,7 +123,7 @@ def _append(directory: int, line: bytes) -> None:
             # If it was renamed between open and lock, another process reads and removes it.
             if os.stat(OPEN, dir_fd=directory, follow_symlinks=False).st_ino == os.fstat(fd).st_ino:
                 if os.write(fd, line) != len(line):
-                    raise OSError("the line was not written whole")
+                    raise OSError("only a part of the line was written")
                 os.fdatasync(fd)
                 return
         except (BlockingIOError, FileNotFoundError):
@@ -429,7 +429,7 @@ def _fits(value: dict[str, Any], actor: Any, scope: Any, label: Label) -> bool:
 def _tell(store: Store, broken: int, lost: int) -> None:
     from standfast.core import journal
 
-    summary = f"{lost} records found the spool full, {broken} could not be read"
+    summary = f"{lost} records were dropped because the spool was full, {broken} could not be read"
     data = {"lost": lost, "broken": broken}
     store.write(lambda tx: _ignored(journal.append(tx, "hook.lost", "spool", summary=summary, data=data)))
 
@@ -504,7 +504,7 @@ def _directory(path: str, *, make: bool) -> Iterator[int]:
     try:
         info = os.fstat(directory)
         if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o022:
-            raise PermissionError(f"{path} is not ours alone")
+            raise PermissionError(f"{path} is not a private directory of this user")
         yield directory
     finally:
         os.close(directory)
@@ -526,5 +526,5 @@ def _open(name: str, flags: int, directory: int) -> int:
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o022:
         os.close(fd)
-        raise PermissionError(f"{name} is not a file of ours alone")
+        raise PermissionError(f"{name} is not a private file of this user")
     return fd

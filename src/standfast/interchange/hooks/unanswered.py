@@ -170,7 +170,7 @@ def observations(asked: Sequence[Call], now_us: int, within_s: float) -> list[Se
         thread.start()
     for thread in threads:
         thread.join(_left_s(until_s))
-    late = unknown(f"it could not be looked up within {within_s:.1f} s")
+    late = unknown(f"its probe did not answer within {within_s:.1f} s")
     answers = [found.get(at, late) for at in range(len(asked))]
     return [Seen(call, answer.happened, answer.evidence) for call, answer in zip(asked, answers, strict=True)]
 
@@ -184,7 +184,7 @@ def _answer(call: Call, now_us: int, until_s: float) -> Answer:
     if call.facts is not None:
         place = Place("/", call.sent_us, _left_s(until_s))
         return _counted(table.check(call.facts, place), call, call.facts, now_us)
-    sent_us, answer = call.sent_us, unknown("nothing of it is known")
+    sent_us, answer = call.sent_us, unknown("no fact about the call is known")
     for known in call.known:
         try:
             facts = known.before(sent_us, _left_s(until_s))

@@ -20,6 +20,7 @@ from standfast.core import journal, keys, repositories
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.ids import new_id
+from standfast.interchange import agent_sessions
 from standfast.interchange.transcripts.files import Importer, Piece, Place, Reader
 from standfast.interchange.transcripts.model import Batch, Folded, Said, Thread, Used
 from standfast.ledger import prices
@@ -127,7 +128,7 @@ def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) ->
 
 
 def _home(tx: Tx, batch: Batch, thread: Thread, labels: dict[Thread, Label]) -> _Home:
-    row = tx.maybe(SQL.thread, agent=batch.agent, native_id=thread.native)
+    row = agent_sessions.find(tx, batch.agent, thread.native)
     if row is not None:
         return _Home(row["session_id"], row["node_id"], False)
     facts = batch.facts.get(thread, {})
@@ -138,15 +139,10 @@ def _home(tx: Tx, batch: Batch, thread: Thread, labels: dict[Thread, Label]) -> 
         root = _home(tx, batch, owner, labels | {owner: labels.get(thread, tx.caller.label)})
         node = nodes.open_at(tx, root.session_id, (thread.node,), (), title=facts.get("title"))
         home = _Home(root.session_id, node.id, True)
-    tx.run(
-        SQL.add_thread,
-        agent=batch.agent,
-        native_id=thread.native,
-        session_id=home.session_id,
-        node_id=home.node_id,
-        forked_from=facts.get("forked_from"),
-        facts=_json({name: value for name, value in facts.items() if name != "forked_from"}),
-        now_us=tx.now_us(),
+    own = _json({name: value for name, value in facts.items() if name != "forked_from"})
+    forked_from = facts.get("forked_from")
+    agent_sessions.bind(
+        tx, batch.agent, thread.native, home.session_id, home.node_id, forked_from=forked_from, facts=own
     )
     return home
 
@@ -154,28 +150,21 @@ def _home(tx: Tx, batch: Batch, thread: Thread, labels: dict[Thread, Label]) -> 
 def _session(tx: Tx, batch: Batch, thread: Thread, facts: dict[str, Any], label: Label) -> _Home:
     """The session of a conversation. A hook may have added it before, under the same key."""
     key = keys.checked(f"{batch.agent}:{thread.session}", "a session's key")
-    scope = tx.caller.scope
-    found = tx.maybe(SQL.session_by_key, scope=scope, key=key)
-    if found is None:
-        repositories.registered(tx, label)
-        started_us = facts.get("started_us") or batch.first_us or tx.now_us()
-        forked = facts.get("forked_from")
-        tx.run(
-            SQL.add_session,
-            id=new_id("ses"),
-            scope=scope,
-            git_dir=label.git_dir,
-            origin=label.origin,
-            key=key,
-            reason=f"forked from {batch.agent}:{forked}" if forked else None,
-            agent=batch.agent,
-            cwd=facts.get("cwd"),
-            actor=tx.caller.actor,
-            created_us=started_us,
-        )
-        found = tx.one(SQL.session_by_key, scope=scope, key=key)
-        return _Home(found["id"], nodes.add_root(tx, found["id"]).id, True)
-    return _Home(found["id"], nodes.root(tx, found["id"]).id, False)
+    id = agent_sessions.by_key(tx, key)
+    if id is not None:
+        return _Home(id, nodes.root(tx, id).id, False)
+    repositories.registered(tx, label)
+    forked = facts.get("forked_from")
+    id = agent_sessions.add(
+        tx,
+        key,
+        batch.agent,
+        cwd=facts.get("cwd"),
+        reason=f"forked from {batch.agent}:{forked}" if forked else None,
+        created_us=facts.get("started_us") or batch.first_us or tx.now_us(),
+        label=label,
+    )
+    return _Home(id, nodes.add_root(tx, id).id, True)
 
 
 def _session_of(batch: Batch, homes: dict[Thread, _Home]) -> str | None:
@@ -204,7 +193,7 @@ def _copied(tx: Tx, batch: Batch, carry: dict[str, Any], homes: dict[Thread, _Ho
     parent = carry.get("copy_of")
     if parent is None or not batch.said:
         return 0
-    row = tx.maybe(SQL.thread, agent=batch.agent, native_id=parent)
+    row = agent_sessions.find(tx, batch.agent, parent)
     if row is None:
         carry["late"] = True
         return 0
@@ -481,7 +470,8 @@ def _decide(tx: Tx, batch: Batch, homes: dict[Thread, _Home]) -> None:
 
 def _keyspace(tx: Tx, session_id: str) -> Keyspace:
     """The scope and repository of a session's decisions."""
-    row = tx.one(SQL.session_scope, id=session_id)
+    row = agent_sessions.place(tx, session_id)
+    assert row is not None
     return repositories.keyspace(tx, row["scope"], repositories.labelled(row))
 
 
@@ -514,7 +504,7 @@ def _keep_raw(tx: Tx, source: Advance, *, changed: bool) -> None:
 def _journal(tx: Tx, batch: Batch, source: Advance, session_id: str | None, messages: int, calls: int) -> None:
     if not (messages or calls or source.raw):
         return
-    whose = tx.maybe(SQL.session_scope, id=session_id) if session_id is not None else None
+    whose = agent_sessions.place(tx, session_id) if session_id is not None else None
     piece, name = source.piece, os.path.basename(source.row["path"])
     journal.append(
         tx,

@@ -23,28 +23,6 @@ WHERE native IN (SELECT value FROM json_each(:natives))
 SELECT native, hash, position, retracted_us FROM message
 WHERE native = ANY (ARRAY(SELECT jsonb_array_elements_text(CAST(:natives AS jsonb))))
 
--- name: thread
-SELECT session_id, node_id FROM import_thread WHERE agent = :agent AND native_id = :native_id
-
--- name: add_thread
-INSERT INTO import_thread (agent, native_id, session_id, node_id, forked_from, facts, created_us)
-VALUES (:agent, :native_id, :session_id, :node_id, :forked_from, :facts, :now_us)
-ON CONFLICT (agent, native_id) DO NOTHING
-
--- name: session_by_key
-SELECT id, scope FROM session WHERE scope = :scope AND key = :key
-
--- name: session_scope
-SELECT scope, git_dir, origin FROM session WHERE id = :id
-
--- No process owned the session, so it never counts as crashed. A hook or a person may open it later.
--- name: add_session
-INSERT INTO session (id, scope, key, state, reason, agent, cwd, openings, actor, fence, created_us, updated_us,
-                     ended_us, git_dir, origin)
-VALUES (:id, :scope, :key, 'completed', :reason, :agent, :cwd, 0, :actor, 0, :created_us, :created_us, :created_us,
-        :git_dir, :origin)
-ON CONFLICT (scope, key) DO NOTHING
-
 -- An imported session that no process holds has the time of its last record.
 -- name: touch_session
 UPDATE session

@@ -132,7 +132,7 @@ def _opened(path: str) -> Iterator[foreign.ForeignDatabase]:
     with foreign.opened(path, within_s=FILE_MAX_S) as database:
         for table in TABLES:
             if not database.has(table):
-                raise InvalidInput(f"{path} has no table {table!r}: it is no database of opencode")
+                raise InvalidInput(f"{path} has no table {table!r}: it is not a database of opencode")
         yield database
 
 
