@@ -12,7 +12,7 @@ other processes commit meanwhile. A WAL is valid up to its first gap, so one fsy
     writer         the queue of operations and the thread that serves them
     operations     a body, a call, or a transaction that a caller holds
     group_commit   from BEGIN to the answer
-    wal            fsync, locks of our own and the identity check
+    wal            fsync, locks of our own and the identity check (file_headers reads what it compares)
     checkpoints    from the WAL into the database
     readers        connections for reads
 

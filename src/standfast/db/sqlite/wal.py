@@ -37,10 +37,9 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from standfast.db.sqlite.file_headers import Header, WalIndex
 from standfast.db.sqlite.lock import ALARM, FileLock, noted
-from standfast.db.sqlite.migrate import APPLICATION_ID
 from standfast.db.store_memory import OVERWRITTEN
 from standfast.errors import CommitUnknown, StorageError
 
@@ -53,8 +52,8 @@ _MARK = 0x40000200
 _LINUX = sys.platform == "linux"
 _TRIES = 100
 """How many times to read a file that another process may be changing, 1 ms apart."""
-_INDEX = struct.Struct("=14xHII8x8s56xI28xI4x")
 _WAL_HEADER_BYTES = 32
+_FRAME_HEADER_BYTES = 24
 SIDE_FILES = ("-wal", "-shm")
 
 
@@ -191,7 +190,7 @@ class Files:
         self._links = tuple(b"%d" % fd for fd in (self._database, self._wal.fd, self._shm.fd))
         self._names = self._current_path()
         self._place = _place(self._directory)
-        checkpoint, header = _read_index(self._shm.fd)[3:], Header.read(self._database)
+        checkpoint, header = WalIndex.read(self._shm.fd).checkpoint, Header.read(self._database)
         self._seen = header, os.lseek(self._database, 0, os.SEEK_END), checkpoint
         """The values of the last check. One object, because the thread that truncates the WAL checks too."""
         if probe.shared and self.changes < lock.changes():
@@ -263,7 +262,7 @@ class Files:
         for _ in _tries():
             # Read these and the size before the header, because a checkpoint truncates the file last.
             (last, last_size, last_checkpoint), noted = self._seen, self._lock.changes()
-            page_size, frames, pages, salt, end, goal = _read_index(self._shm.fd)
+            index = WalIndex.read(self._shm.fd)
             size = os.lseek(self._database, 0, os.SEEK_END)
             header = last
             if os.pread(self._database, 100, 0) != header.bytes:
@@ -272,10 +271,11 @@ class Files:
                     raise self._overwritten()
             if max(header.changes, 0) < noted:
                 raise self._overwritten()
-            whole = frames == 0 or self._is_whole(32 + frames * (24 + page_size), salt)
+            whole = index.frames == 0 or self._is_whole(index)
             # A page is in the database file if it is not in the WAL.
-            if whole and size >= max((pages - frames) * page_size, min(last_size, header.pages * header.page_size)):
-                self._seen = header, size, (salt, end, goal)
+            least = max((index.pages - index.frames) * index.page_size, min(last_size, header.pages * header.page_size))
+            if whole and size >= least:
+                self._seen = header, size, index.checkpoint
                 return
         raise self._overwritten() if whole else _alarm(self.path, "was overwritten or truncated")
 
@@ -285,8 +285,8 @@ class Files:
         A checkpoint notes its goal in the index before it writes, and its end afterwards. Goal and end also differ
         after a checkpoint that was killed, and after the WAL was recovered.
         """
-        *_, salt, end, goal = _read_index(self._shm.fd)
-        return (salt, end, goal) != last or goal != end
+        index = WalIndex.read(self._shm.fd)
+        return index.checkpoint != last or index.goal != index.end
 
     def note_checkpoint(self) -> None:
         """After a checkpoint, under the lock: note the change counter, with which every engine compares the
@@ -301,7 +301,7 @@ class Files:
         With `restored`, both files may have been replaced since the last note.
         """
         changes, salt, base = self._lock.noted()
-        now = int.from_bytes(_read_index(self._shm.fd)[3][:4], "big")
+        now = int.from_bytes(WalIndex.read(self._shm.fd).salt[:4], "big")
         if now != salt:  # this WAL began after the last note
             base = changes if changes != ALARM and (not restored or now == _next(salt)) else 0
         self._lock.note(max(self.changes, 0), now, base)
@@ -311,13 +311,14 @@ class Files:
         self._lock.note_alarm()
         return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 
-    def _is_whole(self, size: int, salt: bytes) -> bool:
-        """All frames that the WAL index counts are in the WAL, under the index's salt."""
-        return os.pread(self._wal.fd, 8, 16) == salt and self.size_bytes() >= size
+    def _is_whole(self, index: WalIndex) -> bool:
+        """Whether all frames that the WAL index counts are in the WAL, with the salt of the index."""
+        size = _WAL_HEADER_BYTES + index.frames * (_FRAME_HEADER_BYTES + index.page_size)
+        return os.pread(self._wal.fd, 8, 16) == index.salt and self.size_bytes() >= size
 
     def frames(self) -> int:
         """The frames in the WAL, as the WAL index counts them."""
-        return _read_index(self._shm.fd)[1]
+        return WalIndex.read(self._shm.fd).frames
 
     def size_bytes(self) -> int:
         return os.lseek(self._wal.fd, 0, os.SEEK_END)
@@ -329,46 +330,6 @@ class Files:
         self._shm.close()
         if _LINUX:
             self._proc.close()
-
-
-class Header(NamedTuple):
-    """The header of the database, its first 100 bytes."""
-
-    bytes: bytes
-    page_size: int
-    changes: int
-    pages: int
-    schema: int
-    application: int
-
-    @classmethod
-    def read(cls, fd: int) -> Header:
-        found = os.pread(fd, 100, 0)
-        if len(found) < 100 or not found.startswith(b"SQLite format 3\0"):
-            return cls(found, 0, -1, 0, -1, -1)
-        page_size, *numbers = struct.unpack(">16xH6xII8xI24xI28x", found)
-        return cls(found, 65536 if page_size == 1 else page_size, *numbers)
-
-    def follows(self, last: Header) -> bool:
-        """Whether checkpoints can have changed the header from `last` to this one. A new store's id is in the WAL
-        until the first one.
-
-        A power loss in a checkpoint leaves a torn header; page 1 is then in the WAL, and the next checkpoint writes it.
-        """
-        return last.changes < 0 or (
-            self.page_size == last.page_size
-            and self.changes >= max(last.changes, 0)
-            and self.schema >= last.schema
-            and self.application in (APPLICATION_ID, last.application)
-        )
-
-
-def _read_index(fd: int) -> tuple[int, int, int, bytes, int, int]:
-    """Of the WAL index: page size, frames in the WAL, pages of the database, salt, and of the last checkpoint the
-    frames that it wrote and those that it wanted to write."""
-    found = os.pread(fd, _INDEX.size, 0).ljust(_INDEX.size, b"\xff")  # no valid WAL is this short
-    page_size, *others = _INDEX.unpack(found)
-    return 65536 if page_size == 1 else page_size, *others
 
 
 _readlink = os.readlink
