@@ -173,7 +173,9 @@ def duration_us(value: object, what: str) -> int | None:
     try:
         us = _delta_us(value)  # type: ignore[arg-type]
     except (OverflowError, ValueError) as error:
-        raise error if isinstance(error, InvalidInput) else InvalidInput(f"{what}: {value!r} is no duration") from None
+        raise (
+            error if isinstance(error, InvalidInput) else InvalidInput(f"{what}: {value!r} is not a duration")
+        ) from None
     if not 0 <= us <= DURATION_MAX_US:
         raise InvalidInput(f"{what} must be between 0 s and a hundred years (got {value!r:.40})")
     return us

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What a provider returns."""
+    """The answer of a provider."""
 
     text: str
     usage: ModelUsage

@@ -65,7 +65,7 @@ class End(Model):
     directory: Path
     """The working directory of the agent, with its store in `.standfast`."""
     result: Any
-    """What the last run returned, as JSON."""
+    """The result of the last run, as JSON."""
     error: str | None
     """The class of the exception the last run ended in: "EffectInDoubt"; None if it returned."""
     message: str | None

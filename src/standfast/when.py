@@ -216,7 +216,7 @@ def _clock_of(words: list[str], text: str) -> tuple[int, int, int, int]:
     micro = int((match.group(4) or "").ljust(6, "0") or 0)
     if match.group(5):
         if not 1 <= hour <= 12:
-            raise InvalidInput(f"{text!r}: {hour} {match.group(5)} is no hour", _HINT)
+            raise InvalidInput(f"{text!r}: {hour} {match.group(5)} is not an hour", _HINT)
         hour = hour % 12 + (12 if match.group(5) == "pm" else 0)
     if hour > 23 or minute > 59 or second > 59:
         raise InvalidInput(f"{text!r} names a time that does not exist", _HINT)

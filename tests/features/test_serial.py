@@ -427,7 +427,7 @@ def test_a_dataclass_reads_what_older_and_newer_code_wrote() -> None:
     ("value", "annotation", "message"),
     [
         ({"side": "2"}, Square, "result.side: a number is wanted, found text"),
-        ({}, Square, "result.side: Square wants it, and it is not there"),
+        ({}, Square, "result.side: Square needs this field, and it is missing"),
         ([], Square, "result: an object (Square) is wanted, found a list"),
         ({"side": 1, "color": "pink"}, Square, "result.color: 'pink' is not one of Color: 'red', 'blue'"),
         ({"items": [1, None], "first": 1}, Page[int], "result.items[1]: an integer is wanted, found null"),
@@ -441,7 +441,7 @@ def test_a_dataclass_reads_what_older_and_newer_code_wrote() -> None:
         ([1, 2, 3], tuple[int, int], "result: 2 items are wanted, found 3"),
         ({"a": 1}, dict[int, int], "result.a: an integer is wanted, found text"),
         (True, Literal[1], "result: True is not one of 1"),
-        ({}, Options, "result.color: Options wants it, and it is not there"),
+        ({}, Options, "result.color: Options needs this field, and it is missing"),
         ("x", uuid.UUID, "result: a UUID is wanted: badly formed hexadecimal UUID string"),
         ("x", object, None),
         ("x", type("Local", (), {}), "result: Local cannot be rebuilt from JSON"),

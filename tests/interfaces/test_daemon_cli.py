@@ -106,7 +106,7 @@ def test_a_daemon_that_cannot_start_prints_the_reason(home: Path) -> None:
     for words in (("daemon", "start"), ("daemon", "status"), ("daemon", "stop"), ("daemon", "run")):
         refused = run(*words, home=home)
         assert refused.returncode == 78, words
-        assert "no plain file" in refused.stderr
+        assert "not a regular file" in refused.stderr
     (data / "daemon.pid").unlink()
     (data / "standfast.db").write_text("not a database, but long enough to be looked at " * 100)
     refused = run("daemon", "start", home=home)

@@ -132,7 +132,7 @@ def test_a_link_is_refused_and_what_it_leads_to_is_not_touched(tmp_path: Path) -
     data.mkdir()
     (data / instance.NAME).symlink_to(elsewhere)
     for act in (lambda: Instance(str(data), SYSTEM), lambda: find(str(data), SYSTEM)):
-        with pytest.raises(UnsafeStorage, match="no plain file"):
+        with pytest.raises(UnsafeStorage, match="not a regular file"):
             act()
     assert elsewhere.read_text() == "precious"
     (data / instance.NAME).unlink()
@@ -145,7 +145,7 @@ def test_a_link_is_refused_and_what_it_leads_to_is_not_touched(tmp_path: Path) -
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 def test_something_that_is_no_file_is_refused_without_waiting(tmp_path: Path, make: object) -> None:
     make(tmp_path / instance.NAME)  # type: ignore[operator]
-    with pytest.raises(UnsafeStorage, match="no plain file"):
+    with pytest.raises(UnsafeStorage, match="not a regular file"):
         Instance(str(tmp_path), SYSTEM)
 
 

@@ -71,7 +71,7 @@ def agent_sign(environ: Mapping[str, str] | None = None) -> tuple[str, str] | No
 
 
 def actor(environ: Mapping[str, str] | None = None) -> str:
-    """The actor of commands in this environment. Raises InvalidInput if STANDFAST_ACTOR is no name."""
+    """The actor of commands in this environment. Raises InvalidInput if STANDFAST_ACTOR is not a valid name."""
     env = os.environ if environ is None else environ
     if named := env.get("STANDFAST_ACTOR", "").strip():
         return claimed(checked(named, "STANDFAST_ACTOR"), env)

@@ -68,7 +68,7 @@ class File(NamedTuple):
         return hashlib.sha256(self.content).hexdigest()
 
     def values(self, place: Place) -> dict[str, Any]:
-        """What it says. Raises InvalidInput(code="configuration") naming the file, the key and the accepted values."""
+        """Its values. Raises InvalidInput(code="configuration") naming the file, the key and the accepted values."""
         data = parsed(self.content, self.path)
         for key, value in data.items():
             _check(self.path, place, key, value)

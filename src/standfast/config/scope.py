@@ -141,7 +141,7 @@ def repository(start: str) -> Repository | None:
         if os.path.lexists(dot_git):
             git_dir = _git_dir(dot_git)
             if git_dir is None and os.path.isdir(dot_git):
-                continue  # git walks past a `.git` directory that is not one, and stops at a broken file
+                continue  # git ignores an invalid `.git` directory, and stops at an invalid `.git` file
             return _described(directory, git_dir)
         if _is_git_dir(directory) and os.path.isdir(os.path.join(directory, "refs")):
             return _described(directory, directory)  # bare, or inside `.git` itself

@@ -50,7 +50,7 @@ def _running(found: Status, settings: Settings) -> Finding:
         )
     if failing:
         said = "; ".join(f"{part['name']}: {part['error']}" for part in failing)
-        return Finding("daemon", "warn", f"{name} runs, and is not well: {said}", "standfast daemon status")
+        return Finding("daemon", "warn", f"{name} runs, and parts of it fail: {said}", "standfast daemon status")
     if found.state == "waiting":
         return Finding("daemon", "warn", f"{name} waits for the store: {found.note}", "standfast daemon status")
     words = f"is on standby for {found.leader}" if found.state == "standby" else "is there"
@@ -61,7 +61,7 @@ def _stopped(found: Status, *, wanted: int, leader: Lease | None) -> Finding:
     if leader is not None:
         return Finding("daemon", "ok", f"{holder_text(leader.holder)} is the daemon of this store")
     if not wanted:
-        return Finding("daemon", "ok", "none runs, and no loop needs one")
+        return Finding("daemon", "ok", "no daemon runs, and no loop needs one")
     last = f"; the last one ended: {found.note}" if found.note else "; the last one was killed" if found.store else ""
     return Finding("daemon", "warn", f"{wanted} loop{'s' * (wanted > 1)} and no daemon: nothing is fired{last}", START)
 

@@ -137,12 +137,12 @@ def _open(path: str, flags: int) -> int:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO):
-            raise _unsafe(path, "it is no plain file") from None
+            raise _unsafe(path, "it is not a regular file") from None
         raise
     info = os.fstat(fd)
     wrong = None
     if not stat.S_ISREG(info.st_mode):
-        wrong = "it is no plain file"
+        wrong = "it is not a regular file"
     elif info.st_nlink > 1:
         wrong = "it has a second name"
     elif info.st_uid != os.geteuid() and os.geteuid() != 0:

@@ -92,7 +92,7 @@ class Lead:
             try:
                 self._fence = self._sf.leases.acquire(self._name, note=self._note).fence
             except InProgress:
-                return  # another daemon took it first; the next round reads which
+                return  # another daemon took it first, and the next step reads its name
         self.other = None
         self._renewed_us = before_us
         self._renewer.start()

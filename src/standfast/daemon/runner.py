@@ -228,7 +228,7 @@ class Work:
         if result.why == "cancelled" and self.draining:
             return "the daemon was stopped"
         if result.why == "lost":
-            return "the store was away for too long: ended before another machine could take over"
+            return "the store was unreachable for too long: ended before another machine could take over"
         return result.failure or _last_words(result)
 
     def _unanswered(self, run: Run, child: Child, result: Result | None) -> None:
@@ -236,7 +236,7 @@ class Work:
         if result is not None or child.never_began:
             self._sf.runs.requeue(run.id, run.attempt, reason=(result and result.failure) or "it never began")
         elif child.end_leftovers():
-            reason = f"{_why_unknown(child)}: how it ended is not known, and what was left of it was ended"
+            reason = f"{_why_unknown(child)}: its outcome is unknown, and its remaining processes were killed"
             self._sf.runs.finish(run.id, run.attempt, duration=0, reason=reason)
         else:
             raise RuntimeError(f"processes of run {run.id} cannot be ended")
@@ -302,7 +302,7 @@ class Work:
             if (
                 run.process is None
             ):  # claimed and never begun: a keeper gets its command only after its identity is stored
-                self._sf.runs.requeue(run.id, run.attempt, reason="its worker was gone before it began")
+                self._sf.runs.requeue(run.id, run.attempt, reason="its worker ended before the command began")
                 return
             child = self._spool.adopted(run.id, run.attempt, run.process)
             if not child.here and not child.gone and child.result() is None:
@@ -316,7 +316,7 @@ class Work:
         self._going[run.id, run.attempt] = Going(adopted, child)
         self._released.add((run.id, run.attempt))
         self._counts["adopted"] += 1
-        self._say(f"{run.loop}: took over {'what runs' if child.here else 'what has ended'} (run {run.id})")
+        self._say(f"{run.loop}: took over run {run.id}, which {'is running' if child.here else 'has ended'}")
 
     def _tidy(self, run_id: str, attempt: int) -> None:
         """Remove the directory of a run that has ended or was claimed again."""

@@ -30,9 +30,9 @@ Type=notify
 ExecStart={command}
 {environment}Restart=always
 RestartSec=2
-# What needs a person (exit 78) is not cured by starting again.
+# After exit 78 a person has to act: a restart would not help.
 RestartPreventExitStatus=78
-# It says at every tick that it is there; waiting for a busy store, part by part, is no reason to be killed.
+# The daemon notifies systemd at every tick. A busy store may delay a tick by minutes.
 WatchdogSec=600
 KillMode=process
 TimeoutStopSec={stop_s:.0f}

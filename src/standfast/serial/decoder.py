@@ -283,7 +283,9 @@ def _decode_dataclass(value: Json, cls: Any, variables: dict[Any, Any]) -> Any:
         if (name := _stored_name(field, value)) is not None:
             given[field.name] = _item(value, name, _bound(hints[field.name], variables))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise Misfit(f"{cls.__name__} wants it, and it is not there", "give the field a default").at(field.name)
+            raise Misfit(f"{cls.__name__} needs this field, and it is missing", "give the field a default").at(
+                field.name
+            )
     try:
         return cls(**given)
     except (TypeError, ValueError) as error:  # its own __post_init__ refuses
@@ -328,7 +330,7 @@ def _decode_typed_dict(value: Json, cls: Any) -> dict[str, Any]:
     hints = _hints(cls)
     for name in _required_keys(cls):
         if name not in value:
-            raise Misfit(f"{cls.__name__} wants it, and it is not there", "mark it NotRequired").at(name)
+            raise Misfit(f"{cls.__name__} needs this field, and it is missing", "mark it NotRequired").at(name)
     return {key: _item(value, key, hints[key]) if key in hints else value[key] for key in value}
 
 

@@ -67,7 +67,7 @@ def refuse(found: int, history: dict[int, str], migrations: Sequence[Migration] 
         )
     if changed:
         raise Corrupt(
-            f"the store's history says migration {changed[0].version} ({changed[0].name}) was another one",
+            f"migration {changed[0].version} ({changed[0].name}) of this store differs from that of this standfast",
             "this store was made by a changed standfast; restore a backup or use the version that made it",
         )
 

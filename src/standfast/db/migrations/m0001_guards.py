@@ -1,4 +1,4 @@
-"""What triggers enforce on a PostgreSQL server, for every role. Their text is the `.sql` file beside this module."""
+"""The rules that triggers enforce on PostgreSQL, for every role. Their text is the `.sql` file beside this module."""
 
 from __future__ import annotations
 

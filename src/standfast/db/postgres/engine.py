@@ -190,7 +190,7 @@ class PostgresEngine(Engine):
         return self._threads().submit(job).cancel
 
     def _threads(self) -> ThreadPoolExecutor:
-        """Threads for callers who do not wait. Each uses one connection while it works."""
+        """Threads for submitted bodies. Each uses one connection while it works."""
         modules.load("concurrent.futures.thread")  # a module that event loops have loaded, and commands do not need
         from concurrent.futures import ThreadPoolExecutor
 

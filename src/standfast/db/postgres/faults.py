@@ -91,7 +91,7 @@ def busy(fault: Fault, address: Address, waited_s: float, in_the_way: str) -> St
     if fault.lost or fault.sqlstate in READ_ONLY:
         return translated(fault, address)
     return Busy(
-        f"{address.shown} did not let this write through within {waited_s:.0f} s: {address.hide(fault.message)}",
+        f"{address.shown} did not finish this write within {waited_s:.0f} s: {address.hide(fault.message)}",
         in_the_way or "try again, or see who holds it: standfast doctor",
     )
 
@@ -107,7 +107,7 @@ def translated(fault: Fault, address: Address) -> StandfastError:
         return schema_damaged(f"{where}: {words}")
     if state == FULL_HOUSE:
         return Busy(
-            f"{where} has no connection to spare: {words}",
+            f"{where} has no free connection: {words}",
             "try again; if it stays so, raise max_connections or put a pooler in front of the server",
         )
     if state == REFUSED:
@@ -122,7 +122,7 @@ def translated(fault: Fault, address: Address) -> StandfastError:
         case "22":
             return InvalidInput(f"PostgreSQL refuses a value: {words}")
         case "23":
-            return StorageError(f"a rule of the schema refuses this: {words}", code="constraint")
+            return StorageError(f"a constraint of the schema refuses this: {words}", code="constraint")
         case "XX" if state in ("XX001", "XX002"):
             return Corrupt(f"{where} is damaged: {words}", "stop writing and restore a backup: standfast doctor")
     match state:

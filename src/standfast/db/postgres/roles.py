@@ -45,7 +45,7 @@ DELETED = (
     "thread_write", "tool_call", "usage",
 )  # fmt: skip
 SET_BY_SERVER = ("seq", "xid", "db_user")
-"""Columns of the journal that no role gives a value."""
+"""Columns of the journal that no role may set."""
 IDENTITY = ("id", "scope", "key")
 """Columns of an effect to which an approval is bound."""
 LIMITS = (

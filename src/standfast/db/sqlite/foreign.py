@@ -60,7 +60,7 @@ def opened(path: str, *, within_s: float | None = None) -> Iterator[ForeignDatab
     try:
         yield ForeignDatabase(connection)
     except apsw.InterruptError:
-        raise InvalidInput(f"{path} was not read within {within_s:g} s; the rest is left alone") from None
+        raise InvalidInput(f"{path} was not read within {within_s:g} s; the rest is not read") from None
     except apsw.Error as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
     finally:

@@ -167,7 +167,7 @@ def file_system(directory: str) -> str:
 
 
 def mounted_file(path: str) -> str | None:
-    """A file of this database that is a mount of its own, as with `docker run -v FILE:FILE`."""
+    """A file of this database that is itself a mount point, as with `docker run -v FILE:FILE`."""
     if sys.platform != "linux":
         return None
     files = (path, f"{path}-wal", f"{path}-shm")

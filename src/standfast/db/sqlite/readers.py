@@ -32,7 +32,7 @@ class Closed(Exception):
 
 
 class Loan:
-    """A connection in use. If its thread was interrupted and lost it, it is garbage and does not count."""
+    """A connection in use. A loan that an interrupted thread has lost is garbage, and does not count."""
 
     __slots__ = ("__weakref__",)
 

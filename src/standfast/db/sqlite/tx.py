@@ -106,7 +106,7 @@ UNFIT = (UnicodeError, OverflowError)
 def refused(params: Mapping[str, object], error: Exception) -> StandfastError:
     """The error for a parameter that SQLite refused, or a stored value that it could not read."""
     if isinstance(error, UnicodeDecodeError):
-        return Corrupt("a text in the store is not text any more: its bytes have changed", "standfast doctor")
+        return Corrupt("a text in the store is damaged: its bytes are not UTF-8", "standfast doctor")
     for name, value in params.items():
         if isinstance(value, str) and not value.isascii():
             try:
@@ -115,7 +115,7 @@ def refused(params: Mapping[str, object], error: Exception) -> StandfastError:
                 return InvalidInput(f"{name} holds a lone surrogate, which is not Unicode text")
         elif isinstance(value, int) and not -(2**63) <= value < 2**63:
             return InvalidInput(f"{name} is {value}: whole numbers have at most 64 bits")
-    return InvalidInput("a value is of a type that a store cannot hold")
+    return InvalidInput("a store cannot hold a value of this type")
 
 
 def _name_columns(statement: Statement, cursor: apsw.Cursor) -> tuple[str, ...]:
