@@ -1,4 +1,4 @@
-"""An agent loop of your own, resumable after kill -9 at any line: it continues from the messages of its session.
+"""An agent loop of your own that survives kill -9 at any line. It continues from the messages of its session.
 
 The LLM is a script here; yours is `client.chat.completions.create(model=…, tools=…, **standfast.to_openai(messages))`,
 or `client.messages.create(…, **standfast.to_anthropic(messages))`. Its return value is stored unchanged.
@@ -44,7 +44,7 @@ def agent(prompt: str) -> str:
         s.say("user", prompt, key="prompt")
         while True:
             messages = s.messages(last=1000)
-            if calls := standfast.orphans(messages):  # asked for, also by a process that was killed since
+            if calls := standfast.orphans(messages):  # calls without a result, also those of a killed process
                 for call in calls:
                     s.say("tool", {"call_id": call.call_id, "result": TOOLS[call.name](**call.arguments)})
             elif messages[-1].role == "assistant":

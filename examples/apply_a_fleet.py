@@ -1,4 +1,4 @@
-"""Apply a file: look first, then commit it under a key. Again, nothing is done twice."""
+"""Apply a file: show the plan first, then commit it under a key. A second run does nothing twice."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""A refund that a person has to say yes to: to this order, this amount and these very words.
+"""A refund that a person has to approve: this order, this amount and exactly this reason.
 
-The agent asks and stops; called again after the yes it refunds, once. Run again, everything is answered
-from the record. If the model words the reason differently in between, the yes does not count.
+The agent asks and stops. Called again after the approval, it refunds once. Run again, everything is answered
+from the record. If the LLM changes the reason in between, the approval does not count.
 
 Here a function plays the person, so that the example runs by itself. Really, a person types
 `standfast approve …` in a terminal, reads every byte, and types yes.
@@ -22,7 +22,7 @@ class Refund:
 
 @standfast.effect("shop.refund", by=("order",), approve=True)
 def refund(order: str, cents: int, reason: str) -> Refund:
-    return Refund(order, cents)  # the shop's API would be called here
+    return Refund(order, cents)  # in place of a call of the shop's API
 
 
 def agent(sf: standfast.Standfast) -> Refund:

@@ -1,7 +1,8 @@
 """A governor for a fleet: five agents share one budget. Without a key their model is offline, and fails in every way.
 
 Each call reserves before it is made and settles with what it used. Agents are killed, answers get lost, the provider
-refuses and uses more than was said. A restarted agent continues, and in the end our books are the provider's.
+refuses or uses more than was reserved. A restarted agent continues, and in the end our numbers equal the provider's
+bill.
 
 python examples/budgets_governor_without_a_key.py
 """
@@ -37,7 +38,7 @@ def agent(directory: str, name: str, model: OfflineModel) -> None:
 
 
 def start(directory: str, name: str, model: OfflineModel) -> int:
-    """One life of an agent, as a process of its own."""
+    """Run one agent in its own process."""
     if (pid := os.fork()) != 0:
         return pid
     code = 1

@@ -10,7 +10,7 @@ from standfast.checkpoint.checkpoints import Said
 
 
 def summarise(messages: list[Said]) -> str:
-    """Yours would ask a model. An earlier fold comes first, with the role `summary`."""
+    """Yours would ask an LLM. An earlier fold is the first message, with the role `summary`."""
     return f"{len(messages)} entries, from {messages[0].content!r} to {messages[-1].content!r}"
 
 

@@ -14,7 +14,7 @@ TEAM, UNIT = "team:platform", "tokens"
 
 
 def agent(directory: str, name: str) -> None:
-    """Spend before you work; the key says what for, so that an agent that is run again pays once."""
+    """Spend before you work. The key names the purpose, so an agent that runs again pays once."""
     with standfast.open(data_dir=directory, agent=name) as sf:
         for run in range(4):
             try:

@@ -1,8 +1,8 @@
 """A customer-service agent that remembers: profile, ticket, conversation and tool calls outlive its processes.
 
-It is cut off in the middle of its second turn: the bank has the refund, and the store has no record of that
-down. The next process continues in that turn: the refund is found, not sent again, and the customer gets
-one answer. Then two agents write to the same customer's profile at once, and nothing is lost.
+It is killed in the middle of its second turn: the bank has the refund, and the store has no result of it. The next
+process continues in that turn: the refund is found, not sent again, and the customer gets one answer. Then two agents
+write to the same customer's profile at once, and nothing is lost.
 
 python examples/customer_service.py
 """
@@ -37,7 +37,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Wish:
-    """What the customer wants, as the model understood it."""
+    """The customer's wish, as the LLM understood it."""
 
     problem: str | None = None
     refund: str | None = None
@@ -46,7 +46,7 @@ class Wish:
 
 
 def understand(turn: int, text: str) -> Wish:
-    """Yours would ask a model, and pay for it once: a step is not asked again."""
+    """Yours would ask an LLM. It is a step, so you pay once."""
     if "never arrived" in text:
         return Wish(problem="order 7 never arrived", sentiment="upset")
     if "money back" in text:
@@ -68,7 +68,7 @@ def refund(order: str, cents: int, bank: str) -> str:
     with Path(bank).open("a") as book:
         book.write(f"refunded {order}: {cents}\n")
     if os.environ.get("CUT_OFF"):
-        os.kill(os.getpid(), signal.SIGKILL)  # the bank has it, and we never hear that it has
+        os.kill(os.getpid(), signal.SIGKILL)  # the bank has it, and its answer is lost
     return f"{cents / 100:.2f} EUR for {order}"
 
 
@@ -104,7 +104,7 @@ def answer(sf: standfast.Standfast, s: standfast.Session, turn: int, text: str, 
 
 
 def take_notes(agent: str) -> None:
-    """Another agent on the same customer: what both read and write goes through compare and set."""
+    """Another agent works on the same customer. Both write with compare-and-set."""
     with standfast.open(agent=agent) as sf:
         for n in range(NOTES):
             note = f"{agent} {n}"
@@ -116,7 +116,7 @@ def take_notes(agent: str) -> None:
 
 
 def sign_up() -> None:
-    """As the first version of this program wrote it: there was no `sentiment`."""
+    """A profile of the first version of this program, which had no `sentiment`."""
     with standfast.open() as sf:
         sf.state.set("profile", {"name": "Ada", "plan": "pro", "turns": 0, "notes": []}, namespace=CUSTOMER)
 

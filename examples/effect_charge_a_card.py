@@ -1,8 +1,8 @@
 """A charge at a remote that honours idempotency keys, without a function to declare.
 
-`call.key` is the same for every attempt, so a charge in doubt is sent again with it, and with the
-words of the first time; the remote answers as it did before. After 24 hours it forgets its keys:
-then only a person can tell. A refused connection proves that nothing was sent.
+`call.key` is the same for every attempt, so a charge in doubt is sent again with it, and with its first arguments.
+The remote returns its first answer. After 24 hours it forgets its keys, and then a person has to check. A refused
+connection proves that nothing was sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import standfast
 
 
 class Bank:
-    """The remote: it books every request, and charges once per key."""
+    """The remote service: it records every request and charges once per key."""
 
     books = Path("bank.log")
 

@@ -1,7 +1,7 @@
-"""A pull request that is opened once, although its answer is lost and the model words it differently the next time.
+"""A pull request that is opened once, although its answer is lost and the LLM words it differently the next time.
 
-The call raises TimeoutError: the request may have arrived. The next call does not send it again blindly. It calls
-`find_pr`, which looks at the server and returns the pull request.
+The call raises TimeoutError: the request may have arrived. The next call checks before it sends: it calls `find_pr`,
+which looks at the server and returns the pull request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import standfast
 
-SERVER = Path("pull-requests.log")  # the remote: a line a request that arrived
+SERVER = Path("pull-requests.log")  # the remote service: one line for each request that arrived
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def find_pr(branch: str) -> PullRequest | None:
     return PullRequest(branches.index(branch) + 1, branch) if branch in branches else None
 
 
-@standfast.effect("github.open_pr", by=("repo", "branch"), find=find_pr)  # a title is no identity
+@standfast.effect("github.open_pr", by=("repo", "branch"), find=find_pr)  # a title does not identify a pull request
 def open_pr(repo: str, branch: str, title: str, body: str = "") -> PullRequest:
     with SERVER.open("a") as server:
         server.write(f"{branch}\n")
@@ -44,7 +44,7 @@ def agent(sf: standfast.Standfast, title: str) -> PullRequest:
 with standfast.open() as sf:
     try:
         pr = agent(sf, "Fix the parser")
-    except TimeoutError:  # its note names the effect in doubt and the command that settles it
+    except TimeoutError:  # the exception's note names the effect in doubt and the command that settles it
         pr = agent(sf, "Parser: fix")
     print(f"pull request {pr.number}, {len(SERVER.read_text().splitlines())} on the server")
     (effect,) = sf.effects.list(session="fix-42")

@@ -1,7 +1,7 @@
 """An agent's tools: the same signatures, and every call an effect of its session.
 
-Frameworks read names, annotations and docstrings; they find them unchanged. What identifies a push is
-its branch and head: push, fix, push is two pushes, also when the program is run again from the top.
+Frameworks read names, annotations and docstrings; they find them unchanged. Branch and head identify a push. So push,
+fix, push is two pushes, also when the program runs again from the top.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def push(call: standfast.Call, branch: str, head: str, force: bool = False) -> i
 
 
 def model(tools: dict[str, inspect.Signature]) -> list[dict[str, str]]:
-    """A scripted model: it sees the tools, and asks for two pushes."""
+    """A scripted LLM that gets the tools and asks for two pushes."""
     assert list(tools["push"].parameters) == ["branch", "head", "force"]
     return [{"branch": "fix-42", "head": "1a2b"}, {"branch": "fix-42", "head": "3c4d"}]
 

@@ -1,6 +1,6 @@
 """A consumer is killed in the middle of its work, and still packs every order exactly once.
 
-What it writes and the place it has reached are one transaction: both are there, or neither.
+Its writes and its cursor are one transaction: both are stored, or neither.
 
 Run it: python examples/events_consumer_that_dies.py
 """
@@ -21,7 +21,8 @@ def pack(directory: str, *, dies_at: int | None) -> None:
                 for event in batch.events:
                     tx.tasks.add(f"pack order {event.data['id']}")
                     if event.version == dies_at:
-                        os.kill(os.getpid(), signal.SIGKILL)  # the task is written, nothing is committed
+                        # killed here: the task is written, but nothing is committed
+                        os.kill(os.getpid(), signal.SIGKILL)
                 tx.events.commit(batch)
             print(f"packed up to version {batch.events[-1].version}", flush=True)
 

@@ -1,6 +1,5 @@
-"""The state of a board from its events: now, at any moment, and what changed between two sessions.
-
-Old events stay as they were written; an upcast reads them as events of today.
+"""The state of a board, computed from its events: now, at any time, and the changes between two sessions. Old events
+stay as they were written. An upcast converts them while they are read.
 
 Run it: python examples/events_task_projector.py
 """
@@ -22,7 +21,7 @@ class Board:
 
 
 def board(state: Board, event: Event) -> Board:
-    """created → started → completed; the version of today names who did it."""
+    """created → started → completed. Current events also name the actor."""
     card = event.data["card"]
     state.status[card] = event.type.partition(".")[0]
     if event.type == "started.v2":
@@ -43,7 +42,7 @@ def main() -> None:
             with sf.session(f"night-{night}") as s:
                 for card in done:
                     s.log("created", {"card": card}, stream="board", key=f"created:{card}")
-                    if night == 1:  # as it was written before anybody asked who
+                    if night == 1:  # an old event, without an actor
                         s.log("started", {"card": card}, stream="board", key=f"started:{card}")
                     else:
                         s.log("started.v2", {"card": card, "by": f"agent-{night}"}, stream="board")

@@ -33,10 +33,10 @@ def loops(sf: standfast.Standfast, crontab: str) -> None:
         when, command = " ".join(words[:fields]), words[fields]
         loop = sf.loops.add(
             command.split()[0].rpartition("/")[2] if fields == 1 or "&&" not in command else "poll",
-            ["sh", "-c", command],  # a line of a crontab is for a shell
+            ["sh", "-c", command],  # a crontab line is a shell command
             cron=when,
             zone=variables.get("CRON_TZ", "UTC"),
-            catch_up="none",  # cron does not catch up; "latest" is usually what one wants
+            catch_up="none",  # cron does not catch up; "latest" is usually better
             overlap="queue",
             cwd="/",
         )
@@ -49,7 +49,7 @@ def main() -> None:
         loops(sf, CRONTAB)
         due = sf.loops.next_due_us()
         assert due is not None
-        assert shown(due)  # and from here on every slot leaves a row: standfast loop runs --since 1d
+        assert shown(due)  # from now on every slot leaves a row: standfast loop runs --since 1d
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A nightly job that is tried again when it fails, and the answer to "why did it not run?".
+"""A nightly job that is retried after a failure, and the answer to "why did it not run?".
 
 The clock is manual, so a week takes a second. This program fires and runs the loop itself. In real use
 `standfast daemon` does that, with one process per command.
@@ -20,7 +20,7 @@ JOB = "import sys; night, attempt = sys.argv[1:]; sys.exit(night == 'broken' or 
 
 
 def perform(sf: standfast.Standfast, night: str) -> None:
-    """What a worker does: claim, run the command outside any transaction, say how it ended."""
+    """A worker: claim the run, run the command outside any transaction, record the result."""
     while run := sf.runs.claim(host="workstation"):
         assert run.job is not None
         ended = subprocess.run([*run.job.command, night, str(run.attempt)], check=False)

@@ -1,4 +1,5 @@
-"""An agent asks a person and waits for the answer; killed and started again, it asks once and waits on.
+"""An agent asks a person and waits for the answer. Killed and started again, it does not ask a second time and
+continues to wait.
 
 The person uses the command line; here a few lines play the person.
 
@@ -17,7 +18,7 @@ import standfast
 
 
 def agent(directory: str) -> str | None:
-    """From the top, however often it was started before."""
+    """The agent. Each start runs it from the top."""
     with standfast.open(data_dir=directory, agent="agent") as sf:
         question = sf.mail.send("role:human", "Which colour, red or blue?", key="colour", for_="1d")
         for answer in sf.mail.follow("agent", thread=question.id, timeout=0.1):

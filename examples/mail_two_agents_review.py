@@ -17,8 +17,8 @@ def reviewer(directory: str, name: str, *, dies: bool) -> None:
         for mail in sf.mail.follow("role:reviewer", timeout=0):
             print(f"{name} reads {mail.body['pr']!r}, attempt {mail.attempts}", flush=True)
             if dies:
-                os.kill(os.getpid(), signal.SIGKILL)  # it was not done: it comes back at once
-            sf.mail.reply(mail, {"verdict": "merge it"}, done=True)  # answered and done, or neither
+                os.kill(os.getpid(), signal.SIGKILL)  # the reader died, so the mail is ready again at once
+            sf.mail.reply(mail, {"verdict": "merge it"}, done=True)  # reply and done in one transaction
 
 
 def main() -> None:

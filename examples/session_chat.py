@@ -9,7 +9,7 @@ import standfast
 
 
 def model(heard: list[str]) -> str:
-    """Yours would be a language model; it is given what was said last."""
+    """Yours would be an LLM. It gets the last messages."""
     return f"You said {len(heard)} things, the last was {heard[-1]!r}."
 
 

@@ -21,7 +21,7 @@ class Plan:
 
 
 def make_plan(issue: str) -> Plan:
-    """Yours would ask a model, and pay for it once."""
+    """Yours would ask an LLM, and pay for it once."""
     return Plan(f"fix {issue}", ["parser.py"])
 
 
@@ -32,7 +32,7 @@ def write_patch(plan: Plan, path: str) -> str:
 
 
 def agent() -> None:
-    """From the top: every line runs again, and recorded steps and effects return their results."""
+    """The agent. A restarted process runs it from the top, and recorded steps and effects return their results."""
     with standfast.open() as sf, sf.session("example:dies") as s:
         plan = s.step("plan", make_plan, "the parser")
         patch = s.step("patch", write_patch, plan, plan.files[0])

@@ -18,7 +18,7 @@ def main() -> None:
             reviewer.say("assistant", "the docs", key="answer")
             s.say("assistant", "renamed", key="done")
 
-        # Another way from after the plan: the first two messages are shared, nothing is copied.
+        # A second try from after the plan: it shares the first two messages and copies nothing.
         fork = sf.sessions.fork("example:tree", "example:tree:again", at=2)
         with sf.session(fork.key) as s:
             s.say("assistant", "I will leave an alias behind", key="other plan")

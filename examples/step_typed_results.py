@@ -27,7 +27,7 @@ class Finding:
 
 
 class Client:
-    """Something that cannot be stored: it is bound, not passed."""
+    """A client that cannot be stored, so it is bound and not passed."""
 
     def ask(self, question: str) -> str:
         return f"{question}: yes"

@@ -1,4 +1,4 @@
-"""A loop looks at the same world every 15 minutes: one task per problem, however often it is seen.
+"""A loop checks the same systems every 15 minutes. Each problem is one task, even if it is reported many times.
 
 Run it: python examples/tasks_loop_that_does_not_flood.py
 """
@@ -10,7 +10,7 @@ import standfast
 WORLD = [
     ["disk /var is 91% full", "certificate expires in 6 days"],
     ["disk /var is 91% full", "certificate expires in 6 days"],
-    ["disk /var is 91% full"],  # the certificate was renewed
+    ["disk /var is 91% full"],  # here the certificate was renewed
     ["disk /var is 91% full"],
     ["certificate expires in 6 days"],  # and rolled back by mistake
 ]

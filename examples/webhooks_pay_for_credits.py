@@ -38,7 +38,7 @@ def main() -> None:
             print(f"delivery {event.deliveries}: {event.state}, result {event.result}")
         print("balance:", sf.credits.balance("ada").balance)
 
-        # A top-up is asked for again by a nervous retry, and refunded twice: once each.
+        # The top-up and its refund are each requested twice and booked once.
         for _ in range(2):
             sf.credits.spend("ada", 20, key="run:fix-42")
             sf.credits.refund("run:fix-42")

@@ -205,17 +205,17 @@ def _read(leader: int) -> Iterator[bytes]:
 
 
 def _on_a_laptop(text: str) -> str:
-    """The same on every machine: the account and the host of this one are the reader's."""
+    """Replaces the account and host of this machine by those of the reader."""
     host = re.escape(os.uname().nodename)
     account = re.escape(getpass.getuser())
     text = re.sub(
         r"^bash: line \d+: +\d+ Killed\b.*", "Killed", text, flags=re.MULTILINE
-    )  # as an interactive bash does
+    )  # an interactive bash prints it so
     return re.sub(rf"\b{host}\b", "laptop", re.sub(rf"\b{account}@{host}\b", "you@laptop", text))
 
 
 def _at_any_time(line: str) -> str:
-    """Without weekdays, sizes of files and how long ago: they differ by the day and the machine."""
+    """The line without weekdays, file sizes and ages, which differ by day and machine."""
     line = re.sub(r"\b[\d.]+ [kM]B\b", "0 kB", line)
     line = re.sub(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "Day", line)
     line = re.sub(r"\b\d+ ?(?:ms|s|m|min) (?:ago|old)\b", "now", line)

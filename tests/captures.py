@@ -46,7 +46,7 @@ for width, line in json.loads(sys.argv[1]):
 
 
 def captured(home: Path) -> dict[tuple[str, int], str]:
-    """What each screen prints at each width, with the directory above the repositories as `~`."""
+    """The output of each screen at each width, with the directory above the repositories as `~`."""
     asked = [(width, line) for line in SCREENS for width in WIDTHS]
     keep = {name: value for name, value in os.environ.items() if not name.startswith("STANDFAST_")}
     ours = {"HOME": str(home), "TZ": "UTC", "NO_COLOR": "1", "TERM": "xterm", "STANDFAST_ACTOR": "you@laptop"}

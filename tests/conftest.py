@@ -43,7 +43,7 @@ FOREIGN_NAMES = (
     "FORCE_COLOR",
     "COLUMNS",
     "LINES",
-    "PYTHONDONTWRITEBYTECODE",  # the tests start hundreds of processes: each would compile everything again
+    "PYTHONDONTWRITEBYTECODE",  # without it, each of hundreds of child processes would compile all modules
 )
 KEPT_PREFIX = "STANDFAST_TEST_"
 ROOT_VARIABLE = "STANDFAST_TEST_ROOT"
@@ -54,7 +54,8 @@ HAD_STORE_VARIABLE = "STANDFAST_TEST_REAL_HOME_HAD_STORE"
 
 def _move_into_a_home_of_our_own() -> Path:
     root = _shared_root() / os.environ.get("PYTEST_XDIST_WORKER", "main")
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: children would ignore Ctrl-C too
+    # a background job ignores SIGINT, and child processes would inherit that
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup; a handler is not inherited through exec
         signal.signal(signal.SIGHUP, lambda *_: None)
@@ -66,7 +67,8 @@ def _move_into_a_home_of_our_own() -> Path:
     for variable, place in (("HOME", root / "home"), ("STANDFAST_DATA_DIR", root / "data")):
         place.mkdir(mode=0o700, parents=True)
         os.environ[variable] = str(place)
-    os.environ["STANDFAST_REMEMBER"] = "0"  # servers of tests come again on the same port; tests of the memory unset it
+    # new test servers reuse the port of old ones; tests of the memory unset this
+    os.environ["STANDFAST_REMEMBER"] = "0"
     return root
 
 
@@ -86,7 +88,7 @@ def _shared_root() -> Path:
 
 
 def _fast_place() -> str | None:
-    """Memory-backed storage where there is enough of it; durability itself is shown by other means."""
+    """Memory-backed storage if there is enough. Campaigns, not these tests, show durability."""
     try:
         space = os.statvfs("/dev/shm")
     except OSError:
@@ -95,7 +97,7 @@ def _fast_place() -> str | None:
 
 
 def _remove(shared: Path, owner_pid: int) -> None:
-    if os.getpid() == owner_pid:  # a forked child runs this too, and owns nothing
+    if os.getpid() == owner_pid:  # a forked child runs this too, and must not delete anything
         shutil.rmtree(shared, ignore_errors=True)
 
 
@@ -136,7 +138,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand tests and the modules of agent frameworks stay: the collector need not look at them again."""
+    """Tests and imported modules stay, so the garbage collector need not scan them again."""
     gc.collect()
     gc.freeze()
 
@@ -224,7 +226,7 @@ def store_appeared_in_the_real_home() -> bool:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    # A test sees only what happened before it; this sees the whole run.
+    # A test sees only earlier connections. This hook sees all of the run.
     if store_appeared_in_the_real_home():
         print("\nthe tests created .standfast in the real home directory")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -311,6 +313,6 @@ def sf(engine_url: str, tmp_path: Path) -> Iterator[standfast.Standfast]:
         store.close()
 
 
-# On a busy machine a single draw may take seconds; its time says nothing about the code under test.
+# On a busy machine one example may take seconds, so hypothesis has no deadline.
 hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("tests")

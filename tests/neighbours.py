@@ -88,11 +88,11 @@ def has_neighbours(module: str, function: str) -> bool:
 FINISHED = Names(scope="neighbour.example/finished", actor="neighbour")
 HALFWAY = Names(scope="neighbour.example/halfway", actor="neighbour")
 SWEPT = {"mail", "loops"}
-"""Rows that calls of any scope handle: a neighbour leaves none of them open."""
+"""Rows that calls of any scope handle. A neighbour has no open ones."""
 
 
 def fill(url: str, place: Path) -> None:
-    """Let the neighbours work."""
+    """Run the walks of the neighbours."""
     for names in (FINISHED, HALFWAY):
         with opened(url, place, names) as sf:
             for name, resource in RESOURCES.items():
@@ -106,7 +106,7 @@ def fill(url: str, place: Path) -> None:
 LENGTHS: dict[str, int] = {}
 STORE_ID = "SELECT value FROM meta WHERE key = 'store_id'"
 Rows = frozenset[tuple[str, Any]]
-"""Each row with its table, as the driver reads it: opening a store for every test would cost more than the test."""
+"""Each row with its table, read by the driver, because opening a store would take longer than the test."""
 
 
 class Template(ABC):

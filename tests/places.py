@@ -24,7 +24,7 @@ from standfast.record.mail import Mail
 ORIGIN = "git@github.com:shop/shop.git"
 OTHER_ORIGIN = "https://github.com/else/where"
 SENT: list[str] = []
-"""What reached the outside system, in this process."""
+"""The requests of this process that reached the outside system."""
 
 
 # -- directories -----------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ KEYED: dict[str, Operation] = {
     "once": once,
     "loop": loop,
 }
-"""Unique in the store: from another repository they are refused."""
+"""Keys that are unique in the store. Another repository is refused."""
 SHARED: dict[str, Operation] = {
     "webhook": webhook,
     "credit": credit,
@@ -326,7 +326,7 @@ SHARED: dict[str, Operation] = {
     "thread": thread,
     "conversation": conversation,
 }
-"""Never depend on the repository."""
+"""Keys that do not depend on the repository."""
 OWNED: dict[str, Operation] = {
     "task": task,
     "sweep": sweep,
@@ -336,20 +336,20 @@ OWNED: dict[str, Operation] = {
     "knowledge": knowledge,
     "gate": gate,
 }
-"""One for each repository."""
+"""Keys that belong to a repository."""
 ALL = {**KEYED, **SHARED, **OWNED}
 
 
 class Reached(NamedTuple):
-    """What an operation reached; for a refusal, its code and what it says."""
+    """The result of an operation, or the code and message of its refusal."""
 
     thing: str
     sent: int
-    """How often it reached the outside system on the way."""
+    """The number of requests that it sent to the outside system."""
 
 
 def reach(url: str, data: Path, names: Iterable[str] = tuple(ALL), *, scope: str | None = None) -> dict[str, Reached]:
-    """What each operation reaches from the current directory."""
+    """Run each operation in the current directory."""
     found = {}
     with standfast.open(url, data_dir=data, scope=scope) as sf:
         for name in names:

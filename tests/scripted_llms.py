@@ -92,7 +92,7 @@ async def openai_agents(
 
     agent = Agent(name="worker", model=Scripted(), tools=[function_tool(tool, **options) for tool in tools])
     items = await session.get_items() if continued else []
-    if not items or items[-1].get("role") != "assistant":  # otherwise an earlier run came to its end
+    if not items or items[-1].get("role") != "assistant":  # otherwise an earlier run has ended
         await Runner.run(agent, [] if items else "do it", session=session)
     if continued:
         return [one["output"] for one in await session.get_items() if one.get("type") == "function_call_output"]
@@ -100,7 +100,7 @@ async def openai_agents(
 
 
 def pydantic_ai(tools: list[Tool], script: Script) -> list[Any]:
-    """A tool may ask for another try ten times."""
+    """A tool may be retried ten times."""
     from pydantic_ai import Agent, Tool  # type: ignore[import-not-found,unused-ignore]
     from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignore]
         ModelResponse,

@@ -57,7 +57,7 @@ class Names:
 
 
 class Step(NamedTuple):
-    """What a call returned, and how the same thing is read."""
+    """The return value of a call, and a function that reads the same row."""
 
     answer: Any
     reread: Callable[[], Any] | None = None
@@ -69,7 +69,7 @@ Walk = Callable[[standfast.Standfast, Names], Iterator[Step]]
 def opened(
     url: str, place: Path, names: Names, *, clock: Clock | None = None, as_actor: bool = True, pid: int | None = None
 ) -> standfast.Standfast:
-    """The store as one caller sees it: an actor in a repository, or a process. The one place that says how."""
+    """The store as one caller sees it: an actor in a repository, or a process. All tests of callers use it."""
     settings = config.load(url, data_dir=place / "data", actor=names.actor, scope=names.scope)
     if names.repository != HERE:
         settings = settings._replace(label=Label(None, names.repository))
@@ -77,7 +77,7 @@ def opened(
 
 
 def granted(sf: standfast.Standfast, approval: str) -> Any:
-    """Say yes, as a person does. The one place that says how."""
+    """Approves as a person does. Every test of approvals uses this function."""
     sf.approvals.pose(approval)
     return sf.approvals.grant(approval, approver="boss")
 
@@ -139,7 +139,7 @@ def tasks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     claimed = t.claim(first.id)
     yield Step(claimed, reread)
     yield Step(t.done(claimed, result={"pr": 7}, cool_down="1h"), reread)
-    yield Step(seen("parser is flaky"), reread)  # it cools down, and is counted
+    yield Step(seen("parser is flaky"), reread)  # within its cool-down: only counted
     for _ in range(4):  # the second one is absent for the fourth time: closed
         yield Step(t.sweep(n.source, seen=["new problem"]))
     yield Step(t.get(second.id))
@@ -357,7 +357,7 @@ def approvals(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(granted(sf, asked.id), reread)
     sent = sf.effects.begin("shop.refund", {"order": 7}, key=f"{n.key} refund", approve=True)
     yield Step(sent.state)
-    yield Step(reread())  # the yes is used
+    yield Step(reread())  # the approval is used
     other = sf.effects.plan("shop.refund", {"order": 8}, key=f"{n.key} refund, no", approve=True)
     asked = sf.approvals.request(other.id)
     yield Step(sf.approvals.deny(asked.id, approver="boss", rationale="too much"), reread)
@@ -454,7 +454,7 @@ def threads(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
 class Resource(NamedTuple):
     walk: Walk
     beside: tuple[str, ...]
-    """In which names a neighbour may differ alone; every one of them is part of the identity of its rows."""
+    """The names in which a neighbour may differ. Each of them is part of the identity of its rows."""
 
 
 RESOURCES = {

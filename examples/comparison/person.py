@@ -1,6 +1,6 @@
 """The person of the comparison, in a process of its own: approves the deployment, and notes when a run asks for help.
 
-`python person.py standfast|dbos|json`. The file `asked` appears when a run stops until a person has looked.
+`python person.py standfast|dbos|json`. The file `asked` appears when a run stops and needs a person.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def tonight() -> str:
 
 
 def requests(directory: Path) -> list[str]:
-    """What arrived, in order."""
+    """The requests that arrived, in order."""
     log = directory / "requests.log"
     return log.read_text().splitlines() if log.exists() else []
 

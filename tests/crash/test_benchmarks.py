@@ -20,7 +20,7 @@ from standfast_prove.bench.start import with_postgres
 
 @pytest.fixture
 def smallest(tmp_path: Path) -> Plan:
-    """One round of everything, just long enough to have happened."""
+    """One round of everything, as short as possible."""
     return Plan(
         directory=tmp_path,
         rounds=1,

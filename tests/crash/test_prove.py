@@ -279,7 +279,7 @@ def test_campaigns_and_seeded_bugs_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:
-    """So that the command that plays a seed again plays that campaign alone."""
+    """The command that plays a seed again must play only that campaign."""
     assert {one.name for one in catalogue.named(("power",))} == {"power"}
     assert {one.workload for one in catalogue.named(("power/",))} == {"power"}
     assert {one.workload for one in catalogue.named(("crashes",))} == {"crashes"}

@@ -50,7 +50,7 @@ def test_a_migration_without_its_one_transaction_is_found_half_done(tmp_path: Pa
 
 
 def test_a_history_is_answered_without_a_single_payload(engine_url: str, tmp_path: Path) -> None:
-    """002-18, 002-36: who, what, when, in which order, with which outcome, and who said yes."""
+    """002-18, 002-36: actor, action, time, order, outcome and approver."""
     outcome = audit.run(tmp_path, seed=1, url=server(engine_url), histories=1, things=60)
     assert outcome.bad == []
     assert outcome.seen["facts"] >= 60

@@ -84,7 +84,7 @@ def test_some_program_passes_every_crash_point(pg_database: str, tmp_path: Path)
 
 
 class Verified(Values):
-    """As a person does it, with the command that the value came with."""
+    """Verifies the value as a person does, with its stored command."""
 
     def verify(self, sf: standfast.Standfast, branch: Entry) -> None:
         state_check.run(sf, [branch], 60.0)

@@ -22,7 +22,7 @@ from standfast_prove.faults.children import Child
 
 
 class Hit(Exception):
-    """What a signal handler of the application raises."""
+    """The exception that a signal handler of the application raises."""
 
 
 @pytest.fixture

@@ -483,7 +483,7 @@ def test_reset_on_a_server_renames_the_schema(home: Path, pg_database: str) -> N
 
 
 def test_a_terminal_is_asked(home: Path) -> None:
-    """Decision 19: on a terminal the plan is shown, and yes is typed."""
+    """Decision 19: a terminal shows the plan, and the person types yes."""
     import pty
     import subprocess
     import sys

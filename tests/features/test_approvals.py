@@ -1,4 +1,4 @@
-"""Approvals: a person's yes to exactly these bytes, consumed by one effect."""
+"""Approvals: a person approves exactly these bytes, and one effect consumes the approval."""
 
 from __future__ import annotations
 

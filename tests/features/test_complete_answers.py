@@ -117,7 +117,7 @@ def test_each_command_that_finds_nothing_names_the_stores_that_it_did_not_read()
 
 
 def test_approvals_of_other_repositories_are_listed_outside_and_counted_inside(tmp_path: Path) -> None:
-    """002-18: a person sees that a yes is waited for, from any directory."""
+    """002-18: from any directory a person sees that an approval is pending."""
     home, shop = tmp_path, repository(tmp_path / "shop", "acme/shop")
     other = repository(tmp_path / "other", "acme/other")
     planned = run("effect", "begin", "deploy", "--plan", "--approve", home=home, cwd=shop)

@@ -171,7 +171,7 @@ def test_no_method_changes_an_event_and_sql_cannot_either(sf: standfast.Standfas
     public = {name for name in dir(sf.events) if not name.startswith("_")}
     assert not public & {"update", "edit", "set", "delete", "remove", "replace", "put"}
     if sf.engine.name == "sqlite":
-        import sqlite3  # in a process of its own: two libraries on one file would lose locks
+        import sqlite3  # in its own process, because two SQLite libraries on one file in one process would lose locks
         import subprocess
         import sys
 

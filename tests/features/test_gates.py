@@ -1,4 +1,4 @@
-"""Gates: which commands need a yes, in the store and in the copy that hooks read without it."""
+"""Gates: commands that need approval, in the store and in the copy that hooks read without the store."""
 
 from __future__ import annotations
 

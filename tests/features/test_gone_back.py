@@ -71,7 +71,9 @@ class Snapshot:
 def test_a_store_put_back_by_another_tool_opens_its_gap(
     opened: Open, url: str, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """003-42, 002-10: never blindly sent again, no sequence number twice, loops paused; once, not at each open."""
+    """003-42, 002-10: nothing is sent again without a check, no sequence number is used twice, and loops are paused.
+    This happens once, not at each open.
+    """
     got: list[Any] = []
     with opened() as sf:
         sf.loops.add("nightly", ["true"], every="1h")

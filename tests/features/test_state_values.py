@@ -299,7 +299,7 @@ class Runtime:
 def test_many_writers_change_a_typed_record_and_it_is_created_again_when_lost(
     sf: standfast.Standfast,
 ) -> None:
-    """001-17: typed, read, modified and written as one; with its defaults if it is gone."""
+    """001-17: a typed value is read, changed and written as one. A missing one gets its defaults."""
 
     def change(name: str) -> None:
         def body(now: Runtime) -> Runtime:

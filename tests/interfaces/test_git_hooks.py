@@ -79,7 +79,7 @@ def test_a_push_hidden_in_a_script_is_stopped_and_passes_once_after_an_approval(
     assert again.returncode == 0, again.stderr
     with standfast.open(data_dir=shop.data) as sf:
         assert [effect.state for effect in sf.effects.list(tool="git pre-push", everywhere=True)] == ["acknowledged"]
-    assert not shop.pushed("sh", "release.sh", **AGENT)  # another commit is another yes
+    assert not shop.pushed("sh", "release.sh", **AGENT)  # another commit needs another approval
 
 
 def test_a_person_pushes_as_always_and_so_does_an_agent_without_a_gate(shop: Repository) -> None:

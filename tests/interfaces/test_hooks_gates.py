@@ -61,7 +61,7 @@ class Agent:
 
 
 def test_a_push_is_held_until_a_person_approves_and_passes_once(sf: standfast.Standfast) -> None:
-    """The yes is bound to these bytes, used up by the call that passes, and the outcome is the effect's."""
+    """The approval is bound to these bytes and consumed by the call that passes. Its effect has the outcome."""
     sf.gates.add("git push*", why="main is protected")
     agent = Agent(sf)
     refused = agent.call(bash("PreToolUse", PUSH, id="t1"))
@@ -70,12 +70,12 @@ def test_a_push_is_held_until_a_person_approves_and_passes_once(sf: standfast.St
     assert agent.call(bash("PreToolUse", PUSH, id="t2"))
     (asked,) = sf.approvals.list()
     _grant(sf, asked.id)
-    assert agent.call(bash("PreToolUse", PUSH + " --force", id="t3"))  # other bytes, another yes
+    assert agent.call(bash("PreToolUse", PUSH + " --force", id="t3"))  # other bytes need another approval
     assert agent.call(bash("PreToolUse", PUSH, id="t4")) == ""
     agent.call(bash("PostToolUse", PUSH, id="t4", tool_response={"stdout": "done"}))
     effect = sf.effects.get(asked.effect_id)
     assert (effect.state, effect.result) == ("acknowledged", {"status": "ok", "exit_code": None, "output": "done"})
-    assert agent.call(bash("PreToolUse", PUSH, id="t5"))  # again is another yes
+    assert agent.call(bash("PreToolUse", PUSH, id="t5"))  # a repeat needs another approval
     statuses = {row["call_id"]: row["status"] for row in sf.rows("SELECT call_id, status FROM tool_call")}
     assert statuses == {"t1": "cancelled", "t2": "cancelled", "t3": "cancelled", "t4": "ok", "t5": "cancelled"}
     agent.call(bash("PostToolUse", "ls", id="t6", tool_response="x"))

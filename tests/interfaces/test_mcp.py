@@ -39,7 +39,7 @@ TOOLS = [
 
 
 class Agent:
-    """An agent at the other end."""
+    """An MCP client."""
 
     def __init__(self, client: Any) -> None:
         self.client = client

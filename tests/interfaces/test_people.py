@@ -201,7 +201,7 @@ def test_an_agent_adds_no_loop_whose_command_a_gate_stops(sf: standfast.Standfas
 
 
 def test_an_agent_starts_no_loop_whose_command_a_gate_stops(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """R29: the loop of a person is no way around a gate, and `undo` of its pause is none either."""
+    """R29: an agent cannot pass a gate with a person's loop, or by `undo` of its pause."""
     sf.gates.add("git push*")
     assert run("loop", "add", "l", "--every", "1h", "--", "git", "push", cwd=tmp_path).returncode == 0
     assert run("loop", "run", "l", cwd=tmp_path, **AGENT).returncode == 5

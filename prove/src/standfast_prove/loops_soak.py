@@ -169,7 +169,7 @@ class Model:
         self.paused, self.failures = False, 0
 
     def head(self) -> Going | None:
-        """The only one of its runs that may begin: the one of the earliest slot, unless one goes."""
+        """The only run of the loop that may start: the one of the earliest slot, unless one is running."""
         if any(one.worker is not None for one in self.open):
             return None
         return min(self.open, key=lambda one: one.slot_us, default=None)
@@ -417,7 +417,7 @@ class World:
             worker.lease_mono_us = max(worker.lease_mono_us, self.mono_us() + LEASE_US)
             worker.runs[run.id] = self._performance(model, going, run)
             if going.child and worker.body is not None:
-                # The child dies with its worker here: what becomes of children that survive is the daemon's part.
+                # Here a command dies with its worker. The daemon's campaigns test commands that survive.
                 self.sf.runs.started(run.id, run.attempt, pid=worker.body.pid, process=worker.holder)
             if self.draw.random() < 0.001:
                 return self._die(worker)
@@ -521,7 +521,7 @@ class World:
             model.pause(now_us)
         elif deed == "resume":
             with suppress(IllegalTransition):
-                # Not by a wrong clock: `resume` also brings slots near that a clock ahead of time has passed.
+                # Not with a wrong clock: `resume` also restores slots that a clock ahead of time has skipped.
                 if model.next_us is not None and not self._ahead(model):
                     self.sf.loops.resume(self._id(model))
                     model.resume(now_us)

@@ -130,7 +130,7 @@ def campaign(url: str, place: Path, *, seed: int, senders: int, receivers: int, 
 
 
 def _let_them_work(place: Path, size_bytes: int) -> None:
-    """Until the histories have grown by so much, or for a second if no process can work."""
+    """Wait until the histories have grown by this much, or for 1 s if no process can work."""
 
     def written() -> int:
         return sum(file.stat().st_size for file in place.glob("*.history"))

@@ -1,4 +1,4 @@
-"""An error that has to come."""
+"""A block that must raise an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs campaigns: each for its share of the time, one seed after another, and says what was seen."""
+"""Runs each campaign for its share of the time, one seed after another, and reports the results."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Runner:
 
 
 def play(campaign: Campaign, directory: Path, *, seed: int, short: bool = False, **more: Any) -> Outcome:
-    """One seed of a campaign in an empty directory; `more` in the place of its own arguments."""
+    """Run one seed of a campaign in an empty directory. `more` replaces its own arguments."""
     module, _, name = campaign.place.partition(":")
     run = getattr(import_module(f"standfast_prove.campaigns.{module}"), name)
     arguments = shortened(run, campaign.arguments) if short and not campaign.control else campaign.arguments

@@ -1,4 +1,4 @@
-"""How large one try is: whole, or short, where everything has to fit into a few minutes."""
+"""The size of one try: full, or short if all campaigns have to fit into a few minutes."""
 
 from __future__ import annotations
 

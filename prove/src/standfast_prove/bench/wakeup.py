@@ -1,4 +1,4 @@
-"""How soon another process sees what was written, and what its waiting costs."""
+"""The time until another process sees a write, and the CPU cost of waiting for it."""
 
 from __future__ import annotations
 

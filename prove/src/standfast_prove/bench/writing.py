@@ -137,7 +137,7 @@ def pair(rounds: Rounds) -> tuple[list[float], list[float]]:
 
 
 def _p50_ratio(rounds: Rounds) -> list[float]:
-    """The same by the typical write alone, without the disk's bad moments."""
+    """The same by the median write, without the slow moments of the disk."""
     return ratios([s.wait(0.5) for s in rounds["connection each"]], [s.wait(0.5) for s in rounds["ours"]])
 
 

@@ -460,7 +460,7 @@ class Actor:
     def __init__(self, sf: standfast.Standfast, asked: dict[str, Any]) -> None:
         self.sf, self.jobs, self._crowd = sf, asked["jobs"], asked["crowd"]
         self.draw = random.Random(asked["number"])
-        # The control has to be seen within a minute, also where a commit takes longer than a request.
+        # The control must fail within a minute, also if a commit takes longer than a request.
         self.request_s = 0.05 if asked["careless"] else 0.003
         place = Path(asked["place"])
         self.world = World(place)

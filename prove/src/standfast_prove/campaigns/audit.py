@@ -128,7 +128,7 @@ class History:
 
     @contextmanager
     def _does(self, actor: str, *facts: tuple[Any, ...]) -> Iterator[standfast.Standfast]:
-        """In this block, these facts come to be, in this order."""
+        """In this block these facts happen in this order."""
         from_us = SYSTEM.now_us()
         yield self._people[actor]
         self.books.acked += [Told(Fact(actor, *fact), from_us, SYSTEM.now_us()) for fact in facts]

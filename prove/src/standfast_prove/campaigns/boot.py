@@ -115,7 +115,9 @@ def _rows(path: str, text: str) -> list[tuple[Any, ...]]:
 def open_once(
     *, path: str, oracle: str | None = None, key: str | None = None, later: bool = False, upto: int | None = None
 ) -> None:
-    """Open, write one row, and say which steps of migrations this process passed. `upto` is an old version's schema."""
+    """Open, write one row, and return the migration steps that this process ran. `upto` is the schema of an old
+    version.
+    """
     from standfast import crash
     from standfast.clock import SYSTEM
     from standfast.db.contract import Caller

@@ -97,7 +97,7 @@ def _reserved(sf: standfast.Standfast, bill: int, subject: str, used: int) -> bo
 
 
 def _unreserved(sf: standfast.Standfast, bill: int, subject: str, used: int) -> bool:
-    """As many governors do it: look, call, then add."""
+    """The usual unsafe way: check what is left, call, then add the usage."""
     if (sf.budgets.get("team").left.tokens or 0) < MOST:
         return False
     os.write(bill, f"{json.dumps(['', used])}\n".encode())

@@ -123,7 +123,7 @@ def _round(outcome: Outcome, sf: Standfast, vandal: Vandal, act: str, chance: ra
 def _done(
     vandal: Vandal, sf: Standfast, act: str, chance: random.Random, seqs: list[int], sealed: list[int]
 ) -> list[int]:
-    """Do it; returns the rows that the check must name."""
+    """Change the journal, and return the rows that `verify` must name."""
     one, other = chance.sample(sealed, 2)
     match act:
         case "edit":

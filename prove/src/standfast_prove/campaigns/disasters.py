@@ -144,7 +144,7 @@ def _database(url: str) -> Any:
 
 
 class Disaster:
-    """One store, one way back, and how its agents continue."""
+    """One store, one way to put it back, and the runs of its agents afterwards."""
 
     def __init__(
         self, outcome: Outcome, nursery: Nursery, place: Path, store: Store, chance: random.Random, forgetful: bool
@@ -253,7 +253,7 @@ def _all(sf: standfast.Standfast, place: Path, agent: int, answers: Oracle) -> N
 
 
 def _effect(session: Any, place: Path, name: str, kind: str) -> str:
-    """Send it unless it was sent; how the call got its result."""
+    """Send the effect unless it was sent. Returns how the call got its result."""
     way = "replayed"
 
     def do(call: Any) -> str:

@@ -161,7 +161,7 @@ def work(
     lasting: bool,
     believes: bool,
 ) -> None:
-    """On a failing disk, and on the same disk when it is well again."""
+    """Run on a failing disk, then on the same disk after it works again."""
     set_limit("DEADLINE_S", 2.0)
     program = _Program(directory, Oracle(acked), random.Random(seed), believes=believes)
     refuse(kinds, nth, error, lasting=lasting)
@@ -236,7 +236,7 @@ class _Program:
         try:
             act()
         except standfast.EffectInDoubt as known:
-            # In the next process: a person has to look into the outside system.
+            # For the next process: a person has to check the outside system.
             self._told.note(f"!{known.code}")
         except standfast.StandfastError as refusal:
             if must:

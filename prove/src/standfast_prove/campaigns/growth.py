@@ -137,7 +137,7 @@ def run(
 
 
 class Growing:
-    """A store that grows to one size after another; at each, figures."""
+    """A store that grows to one size after another, with measurements at each size."""
 
     def __init__(self, nursery: Nursery, place: Path, where: str) -> None:
         self._nursery, self._place, self._where = nursery, place, where
@@ -155,7 +155,9 @@ class Growing:
         return self._unit * UNIT
 
     def measure(self, size: int, samples: int) -> dict[str, int]:
-        """Grow to `size` events. Bytes per event; p50 and p99 of hot calls in µs; recovery after a kill in µs."""
+        """Grow to `size` events. Measures bytes per event, p50 and p99 of frequent calls in µs, and recovery after a
+        kill in µs.
+        """
         with _opened(self._place, self._where) as sf:
             self.grow(sf, size)
             figures = {"bytes per event": (_bytes(sf) - self._empty) // self.events}

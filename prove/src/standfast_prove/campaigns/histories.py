@@ -145,7 +145,7 @@ def _begun(acked: Path) -> set[str]:
 
 
 def _progress(acked: Path) -> None:
-    """Wait until they have noted a few more answers, or a short time if they cannot."""
+    """Wait until the processes have noted a few more answers, or for a short time if they cannot."""
     size = acked.stat().st_size if acked.exists() else 0
     end = time.monotonic() + 0.05
     while (not acked.exists() or acked.stat().st_size < size + 3_000) and time.monotonic() < end:
@@ -171,7 +171,7 @@ def _judge(outcome: Outcome, acked: Path, deaths: list[Death], things: list[Thin
 
 
 def recorded(acked: Path) -> list[tuple[int, Call]]:
-    """Every call, with the thing it was about. A read whose end was not seen says nothing."""
+    """Every call with its subject. A read without a recorded end proves nothing."""
     asked: dict[str, dict[str, Any]] = {}
     for line in acked.read_text().splitlines():
         entry = json.loads(line)

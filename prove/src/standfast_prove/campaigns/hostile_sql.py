@@ -133,7 +133,7 @@ def _wait_for_the_end_of(admin: psycopg.Connection[Any], prefix: str) -> None:
 
 
 class World:
-    """A worker, an approver and an operator, and the books about what they did."""
+    """A worker, an approver and an operator, and the files that record their actions."""
 
     def __init__(self, place: Path, prefix: str, urls: dict[str, str]) -> None:
         ours = f"?owner={prefix}_owner"
@@ -168,7 +168,7 @@ class World:
             pass
 
     def answer(self, chance: random.Random) -> None:
-        """An approver grants what they read."""
+        """An approver grants the question that they read."""
         sf = self._opened["approver"]
         try:
             for waiting in sf.approvals.list(state="requested", everywhere=True):

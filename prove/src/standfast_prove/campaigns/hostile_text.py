@@ -45,7 +45,7 @@ COMMANDS = (
     ("sql", "SELECT content FROM message"), ("sql", "SELECT summary FROM tool_call"), ("agent", "list"),
     ("session", "list", "--all", "--json"), ("search", "deploy", "--all", "--json"), ("doctor", "--quick"),
 )  # fmt: skip
-# What a terminal hides or obeys. Written again here: a fault of the cleaner must not hide itself.
+# Characters that a terminal hides or obeys. Listed again here, so that an error in the product's filter is found.
 HARM = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
 )

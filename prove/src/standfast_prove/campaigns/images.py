@@ -118,7 +118,7 @@ def _cut_everywhere(
 
 
 class _Looker:
-    """Opens images, as the next start of the machine would."""
+    """Opens images as a process does after the next boot."""
 
     def __init__(self, place: Path, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -166,7 +166,7 @@ class _Looker:
         return found, wrong
 
     def _open(self, image: Image) -> tuple[set[str], list[str]]:
-        """As a user would, with every file; artifacts are read back."""
+        """Open the image as a user does, with all files, and read the artifacts."""
         import standfast
 
         shutil.rmtree(self._place)

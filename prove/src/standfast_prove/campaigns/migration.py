@@ -140,7 +140,7 @@ def _until(path: Path, words: str) -> None:
 
 
 class _Files:
-    """A directory per store."""
+    """One directory for each store."""
 
     def __init__(self, place: Path) -> None:
         self._made, self._work = place / "made", place / "work"

@@ -111,7 +111,7 @@ class CountingLine(CuttableLine):
 
 
 class _Pair:
-    """Two places, and one store that is at one of them."""
+    """Two stores of which one is the authority."""
 
     def __init__(
         self,

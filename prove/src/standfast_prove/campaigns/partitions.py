@@ -72,7 +72,7 @@ def _break(
     line: CuttableLine, outcome: Outcome, chance: random.Random, partitions: int, progress: Callable[[], int]
 ) -> None:
     for _ in range(partitions):
-        # However slow the machine is, something is done between two of them.
+        # Even on a slow machine some work is done between two of them.
         goal = progress() + chance.randint(1, 120)
         _until(lambda: progress() >= goal, 2.0)  # noqa: B023
         time.sleep(chance.uniform(0.0, 0.02))

@@ -153,7 +153,7 @@ class _Directories:
 
 
 def _repository(path: Path, origin: str | None = None) -> None:
-    """As much of a repository as git itself asks for."""
+    """A minimal git repository."""
     for name in ("objects", "refs"):
         (path / ".git" / name).mkdir(parents=True)
     (path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -164,7 +164,7 @@ def _repository(path: Path, origin: str | None = None) -> None:
 
 
 def work(*, place: str, cwd: str, fuse: int, where: str, job: int, **asked: Any) -> None:
-    """All parts of a job, each until it is done or refused; killed at the crash point that burns the fuse."""
+    """Do all parts of a job, each until it is done or refused. The fuse kills the process at a crash point."""
     os.chdir(cwd)
     world = _World(Path(place), asked["late"])
     if asked["unnamed"]:

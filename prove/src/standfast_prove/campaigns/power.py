@@ -130,7 +130,7 @@ class _Lives:
         if cut is not None:
             cut()
         codes = [self._nursery.kill(pid) for pid in pids]
-        # A writer that outlived the cut may have noticed: it ends with the refusal it got.
+        # A writer that survived the shutdown may have got an error. It ends with that error.
         self._outcome.refuse(set(codes) - {-9, NOTICED}, "writers died: " + self._words())
         if cut is None:
             return _all_told(oracles)

@@ -120,7 +120,7 @@ class Tries:
         return subprocess.Popen(words, cwd=there, env=self.environment, start_new_session=True, **quiet)
 
     def _begun(self, process: subprocess.Popen[bytes], command: list[str]) -> float:
-        """When the command itself has begun, or everything is over."""
+        """Wait until the command has started, or everything has ended."""
         tail = b"\0".join(word.encode() for word in command[1:]) + b"\0"
         title = " ".join(command[:2]).encode()  # npm replaces its own command line
         while process.poll() is None:

@@ -122,7 +122,7 @@ def write(*, url: str, oracle: str, name: str, waits: bool) -> None:
 
 
 def _wait_for_nobody() -> None:
-    """In this process only: every write is committed as one that need not be durable."""
+    """In this process only: commit every write without waiting for fsync."""
     from standfast.db.store import Store
 
     write = Store.write

@@ -128,7 +128,7 @@ def _opened(asked: dict[str, Any], actor: str) -> Iterator[standfast.Standfast]:
 
 
 class Worker:
-    """One life of one part."""
+    """One process of one part of the program."""
 
     def __init__(self, role: str, sf: standfast.Standfast, place: Path, life: int) -> None:
         self.sf, self.place, self.life = sf, place, life
@@ -147,7 +147,7 @@ class Worker:
             time.sleep(0.005)
 
     def acked(self, what: str, act: Callable[[], object]) -> bool:
-        """Noted before, and noted after if it was acknowledged."""
+        """Note the write before it is made, and again after it was acknowledged."""
         self.book.note(f"tried {what}")
         try:
             act()

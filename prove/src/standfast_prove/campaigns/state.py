@@ -136,7 +136,7 @@ def run(place: Path, *, seed: int, calls: int = 60, kills: int = 8, url: str | N
 
 
 def torment(nursery: Nursery, start: Any, history: Path, draw: random.Random, kills: int) -> int:
-    """Kill and pause until all callers that were left alone have made their calls."""
+    """Kill and pause processes until all other callers have made their calls."""
     alive, killed = [start() for _ in range(PROCESSES)], 0
     end = time.monotonic() + 120
     while alive:
@@ -160,7 +160,7 @@ def torment(nursery: Nursery, start: Any, history: Path, draw: random.Random, ki
 
 
 def _progress(history: Path) -> None:
-    """Let them work: until a little more is recorded, or for a moment if they cannot."""
+    """Wait until the processes have recorded a few more answers, or for a moment if they cannot."""
     size = history.stat().st_size if history.exists() else 0
     end = time.monotonic() + 0.1
     while (not history.exists() or history.stat().st_size < size + 2_000) and time.monotonic() < end:

@@ -119,7 +119,7 @@ def _words(place: Path) -> str:
 
 
 def write(*, path: str, oracle: str, name: str, guard: bool, threads: int) -> None:
-    """Write from many threads, and do to the file what a careless tool in this process would."""
+    """Write from many threads, and open and close the file as a careless tool in this process would."""
     import standfast
 
     if not guard:
@@ -181,7 +181,7 @@ def visit(*, path: str) -> None:
     import sqlite3
 
     while True:
-        # Not made yet, or locked: a visitor comes again. It never makes the file itself.
+        # If the file is missing or locked, the visitor tries again later. It never creates the file.
         with (
             suppress(sqlite3.Error),
             closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=5)) as connection,

@@ -114,7 +114,7 @@ def _move_and_back(scene: Scene) -> None:
 
 
 def _copy_over(scene: Scene) -> None:
-    """As `cp other.db standfast.db` does: the same inode, other bytes."""
+    """Overwrites the file as `cp other.db standfast.db` does: the inode stays, the bytes change."""
     shutil.copyfile(scene.other, scene.path)
 
 
@@ -123,7 +123,7 @@ def _copy_older(scene: Scene) -> None:
 
 
 def _replace(scene: Scene) -> None:
-    """Another store with all its files, as a careful person would."""
+    """Replace the store by another one with all its files, as a careful person would."""
     shutil.copyfile(scene.other, scene.place / "new.db")
     os.replace(scene.place / "new.db", scene.path)
     for suffix in ("-wal", "-shm"):
@@ -144,7 +144,7 @@ def _mount(scene: Scene, source: Path, point: Path) -> None:
 
 
 def _mount_file(scene: Scene) -> None:
-    """The file alone gets a second path, without its log; a process writes there."""
+    """Only the database file gets a second path, without its WAL, and a process writes there."""
     second = scene.place / "second"
     second.mkdir()
     (second / scene.path.name).touch()

@@ -112,13 +112,13 @@ def take_away(protection: str) -> None:
 
 
 class Writer:
-    """Each answer is noted. A request that reaches the world first is noted there too."""
+    """Notes each answer. A request that first reaches the outside system is noted there too."""
 
     def __init__(self, sf: Any, note: Note, chance: random.Random, *, data_dir: str) -> None:
         self._sf, self._note, self._chance, self._data_dir = sf, note, chance, data_dir
 
     def write(self, kind: str, key: str) -> None:
-        """One thing of this kind; the same again is the same thing."""
+        """Make one item of this kind. The same call again returns the same item."""
         getattr(self, kind)(key)
 
     def row(self, key: str) -> None:

@@ -140,7 +140,7 @@ class _Proof:
                 return
 
     def _mutants(self, runner: Runner) -> None:
-        """Every seeded bug, however long it takes. A campaign counts only if it finds its own bugs."""
+        """Look for every seeded bug without a time limit. A campaign counts only if it finds its own bugs."""
         names = _bugs(self.wanted)
         with runner.hunter() as hunter:
             for number, name in enumerate(names, 1):

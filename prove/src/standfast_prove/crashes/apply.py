@@ -1,4 +1,5 @@
-"""Killed at every crash point while a file is applied and an agent speaks: all of it is there, or nothing.
+"""Killed at every crash point while a file is applied and an agent adds messages: all of the file is applied, or
+nothing.
 
 The oracle is a file outside the store: each acknowledged commit with its references.
 """

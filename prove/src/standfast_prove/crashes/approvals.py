@@ -20,7 +20,7 @@ EFFECT = "SELECT id, state, intent_hash, approval_id, attempt FROM effect WHERE 
 
 
 class Approvals(World):
-    """An agent that needs a yes, a person who gives it, and a world that counts."""
+    """An agent that needs an approval, a person who grants it, and an outside system that counts."""
 
     words: ClassVar[str] = "fixes the parser"
     answer: ClassVar[str] = "granted"
@@ -111,7 +111,7 @@ class Probed(Approvals):
 
 
 class Reworded(Approvals):
-    """Each life that comes after a crash words it differently: that needs a yes of its own."""
+    """Each process after a crash uses other arguments, so each needs its own approval."""
 
     def recover(self) -> None:
         self.night("repairs the parser, and more")
@@ -125,7 +125,7 @@ class Denied(Approvals):
 
 
 class Asked(Approvals):
-    """The split form, as a shell uses it: planned, asked for, granted, sent, recorded."""
+    """The steps that a shell uses: plan, request approval, grant, send, record."""
 
     def agent(self, sf: standfast.Standfast, words: str) -> None:
         planned = sf.effects.plan("open_pr", {"branch": "fix-42", "body": words}, key=self.name)

@@ -46,13 +46,13 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            process_group=0,  # a Ctrl-C is for the process that started us; we are ended by them
+            process_group=0,  # only the parent process handles Ctrl-C, and it ends this process
         )
         self.pid = self.process.pid
         self._lines = Lines(self.process.stdout)
 
     def hear(self, timeout_s: float = PATIENCE_S) -> str:
-        """The next line it says."""
+        """The next line of its output."""
         line = self._lines.next(timeout_s)
         if line is None:
             raise AssertionError(f"the child ended without a word: {self._last_words()}")
@@ -71,7 +71,7 @@ class Child:
         os.kill(self.pid, number)
 
     def end(self, timeout_s: float = PATIENCE_S) -> list[str]:
-        """Wait until it ends by itself, and return the rest of its output. Fails if it failed."""
+        """Wait until it exits, and return the rest of its output. Raises if its exit code is not 0."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         rest = []
@@ -130,26 +130,26 @@ class Lines:
 
 
 def _environment(changed: dict[str, str] | None) -> dict[str, str]:
-    """Ours, and a child finds every module that we find."""
+    """Our environment, with our module path, so that a child can import the same modules."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | (changed or {})
 
 
 def say(line: object) -> None:
-    """In a child: one line to the process that started it, in one write: a forked child of it may speak too."""
+    """In a child: send one line to the parent in one write, because a forked child may write too."""
     sys.stdout.flush()
     os.write(1, f"{line}\n".encode())
 
 
 def heard() -> str:
-    """In a child: wait for a line; "" also after the parent has exited."""
+    """In a child: wait for a line from the parent. Returns "" if the parent has exited."""
     return sys.stdin.readline().rstrip("\n")
 
 
 class Nursery:
-    """Forks children from a process that has everything imported and nothing open."""
+    """Forks child processes from a process that has imported all modules and opened no store."""
 
     def __init__(self, *, env: dict[str, str] | None = None, words: Path | None = None, postgres: bool = False) -> None:
-        """With `postgres`, the driver is imported too, so that no child has to."""
+        """With `postgres`, the driver is imported before the fork."""
         self._words = open(words, "ab") if words else None  # noqa: SIM115  closed with the nursery
         self._process = subprocess.Popen(
             [
@@ -177,18 +177,18 @@ class Nursery:
         return json.loads(answer)
 
     def start(self, target: str, **arguments: object) -> int:
-        """Fork one child; its pid. It stays a zombie until `wait` or `kill`."""
+        """Fork one child and return its pid. It stays a zombie until `wait` or `kill`."""
         pid: int = self._ask(do="start", target=target, arguments=arguments, gate=False)
         return pid
 
     def race(self, target: str, starters: Sequence[dict[str, object]]) -> list[int]:
-        """Fork one child per starter and let them all go at the same moment; their pids."""
+        """Fork one child per starter, let all start at the same moment, and return their pids."""
         pids = [self._ask(do="start", target=target, arguments=arguments, gate=True) for arguments in starters]
         self._ask(do="go")
         return pids
 
     def load(self, modules: Sequence[str]) -> None:
-        """Modules that a child needed. Later children need not load them."""
+        """Modules that a child needed. They are imported before the next fork."""
         self._ask(do="load", modules=list(modules))
 
     def wait(self, pid: int, timeout_s: float = PATIENCE_S) -> int | None:
@@ -197,7 +197,7 @@ class Nursery:
         return code
 
     def kill(self, pid: int) -> int | None:
-        """SIGKILL and reap; the exit code, in case it had ended before."""
+        """Kill it with SIGKILL, reap it, and return its exit code, because it may have exited before."""
         os.kill(pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         return self.wait(pid)
 
@@ -255,7 +255,7 @@ class _Server:
             os.dup2(2, 1)  # our stdout carries the protocol with the parent
             os.close(self._gate[1])
             if gate:
-                os.read(self._gate[0], 1)  # returns when the last writer closes: all at once
+                os.read(self._gate[0], 1)  # returns when the last writer closes, so all children start together
             function(**arguments)
             code = 0
         except BaseException:  # noqa: BLE001  the parent reads stderr
@@ -300,14 +300,14 @@ def die_with_parent() -> None:
 
 
 def import_everything(*, postgres: bool = False) -> None:
-    """Here, so that the forked children need not."""
+    """Imported here, before the fork."""
     modules = ["config", "crash", "db.sqlite.registry", "core.journal", "core.leases", "handle"]
     for module in modules + (["db.postgres.engine"] if postgres else []):
         import_module(f"standfast.{module}")
 
 
 def main(argv: Sequence[str]) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are told to ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes its background jobs ignore this signal
     from standfast_prove.mutants.registry import become_what_was_asked
 
     become_what_was_asked()

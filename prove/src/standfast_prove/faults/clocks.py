@@ -10,7 +10,7 @@ from standfast.clock import SECOND_US
 
 
 class SharedClock:
-    """A clock that one process moves and all others read; each has its own idea of the date."""
+    """A clock that one process moves and all others read. Each process can have another date."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():

@@ -1,6 +1,6 @@
-"""Daemons to be started, killed, stopped and looked at; and what their loops really did, outside any store.
+"""Daemons that tests start, kill and stop.
 
-Each command of these loops appends one line to a file with O_APPEND: the only witness that is asked.
+Each command of their loops appends one line to a file with O_APPEND. That file is the only oracle.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from standfast.daemon import lead
 from standfast.core import leases
 leases.PROCESS_US, leases.MARGIN_US, leases.RENEW_EVERY_S, lead.RENEW_US = 4_000_000, 1_000_000, 1.0, 1_000_000
 """
-"""Leases of four seconds instead of sixty: the same rules, fifteen times as fast."""
+"""Leases of 4 s instead of 60 s, so that a test is 15 times as fast."""
 
 
 class Later(SystemClock):
@@ -56,12 +56,12 @@ class Later(SystemClock):
 
 
 def noting(witness: Path, then: str = "true") -> list[str]:
-    """A command that says in one write which run it is, and continues."""
+    """A command that appends its run in one write, and continues to run."""
     return ["sh", "-c", f'echo "$STANDFAST_LOOP $STANDFAST_SLOT_US $STANDFAST_ATTEMPT" >> {witness}; {then}']
 
 
 def noted(witness: Path) -> Counter[tuple[str, int]]:
-    """How often each slot was really run."""
+    """The number of times that each slot really ran."""
     if not witness.exists():
         return Counter()
     lines = [line.split() for line in witness.read_text().splitlines()]
@@ -87,7 +87,7 @@ def until(
     every_s: float = 0.005,
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Wait for something that comes by itself, or by acting again."""
+    """Wait until a condition holds. With `act`, act again before each check."""
     end = time.monotonic() + patience_s
     while not what():
         act()
@@ -96,7 +96,7 @@ def until(
 
 
 class Running:
-    """`standfast daemon run` in a process of its own, perhaps on a machine of its own."""
+    """`standfast daemon run` in its own process, which may pretend to be on another machine."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Running:
         self.pid = self.process.pid
 
     def status(self) -> dict[str, Any]:
-        """As the file says it, of this very process."""
+        """The state in the daemon's file, if this process wrote it."""
         try:
             found: dict[str, Any] = json.loads((self.data / "daemon" / "status.json").read_text())
         except (OSError, ValueError):
@@ -170,10 +170,10 @@ def memory_kb(pid: int) -> int:
 
 
 class Line(_Server):
-    """The way of one machine to the server; it can be broken and mended."""
+    """The network from one machine to the server. A test can break and repair it."""
 
     within: tuple[str, ...] = ()
-    """What starts a command on that machine."""
+    """The command prefix that starts a program on that machine."""
 
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
         super().__init__(target_port, address)
@@ -211,7 +211,7 @@ class Line(_Server):
 
 
 class Wire(Line):
-    """The same to a network of its own: a namespace whose one cable can be pulled. Needs root."""
+    """The same with a network namespace whose only link can be taken down. Needs root."""
 
     def __init__(self, target_port: int) -> None:
         number = next(_wires)
@@ -233,7 +233,7 @@ class Wire(Line):
         self.within = ("ip", "netns", "exec", self._name)
 
     def break_off(self) -> None:
-        """Pull the cable: packets are lost without an error."""
+        """Take the link down: packets are lost without an error."""
         _ip("link", "set", self._cable, "down")
         super().break_off()
 
@@ -261,7 +261,7 @@ def _ip(*words: str) -> None:
 
 
 def way(target_port: int) -> Line:
-    """From a machine of its own to the server: through a network namespace where this machine allows one."""
+    """The network of one machine to the server: a network namespace where this system allows one, else a proxy."""
     try:
         return Wire(target_port)
     except (OSError, subprocess.CalledProcessError):
@@ -305,7 +305,7 @@ def all_runs(sf: standfast.Standfast, name: str) -> list[Run]:
 
 
 def fill(directory: Path) -> Path:
-    """Until not a byte is left; the file that has them all."""
+    """Write until no space is left, and return the file."""
     filling = directory / "filling"
     with suppress(OSError), open(filling, "wb", buffering=0) as file:
         while True:

@@ -27,7 +27,7 @@ def library() -> Path:
 
 @functools.cache
 def compiled(source: Path) -> Path:
-    """A library to be loaded before libc."""
+    """The library for LD_PRELOAD."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise Unavailable(f"no C compiler to build {source.name} with")
@@ -39,12 +39,12 @@ def compiled(source: Path) -> Path:
 
 
 def fail_next_sync(suffix: str, nth: int = 1) -> None:
-    """In a child that runs on such a disk: the nth sync from now of a file named so fails."""
+    """In a child on such a disk: make the n-th fsync from now of a file with this name fail."""
     ctypes.CDLL(None).disk_fail_next(suffix.encode(), nth)
 
 
 class Disk:
-    """One directory on a disk that forgets."""
+    """One directory on a simulated disk that loses unsynced writes."""
 
     def __init__(self, place: Path, *, sync_us: int = 0) -> None:
         self.directory = (place / "disk").resolve()
@@ -70,7 +70,9 @@ class Disk:
             path.mkdir(mode=0o700)
 
     def lose_power(self, chance: random.Random, *, kept: float = 0.0) -> None:
-        """Every process on it is dead. Of each sector that was not synced, `kept` is the chance to survive."""
+        """Call this after all its processes are dead. Each sector that was not synced survives with probability
+        `kept`.
+        """
         names = self._names()
         survivors = {name: self._survivor(name, chance, kept) for name in names}
         self.wipe()
@@ -81,7 +83,7 @@ class Disk:
         (self._image / ".names").write_text("".join(f"{name}\n" for name in names))
 
     def _names(self) -> list[str]:
-        """Only what a sync of the directory has named exists; "." and ".." are named too."""
+        """Only names that an fsync of the directory covered exist, and "." and ".."."""
         try:
             named = (self._image / ".names").read_text().splitlines()
         except FileNotFoundError:

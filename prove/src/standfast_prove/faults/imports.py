@@ -18,11 +18,11 @@ LOOKS_FOR_EXCEPTIONS = {"CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"}
 
 
 class Hit(Exception):
-    """What a signal handler of the application raises."""
+    """The exception that a signal handler of the application raises."""
 
 
 class RaiseInImport:
-    """Raises Hit at the nth place of this thread's import locks where the interpreter would."""
+    """Raises Hit at the n-th access of this thread to an import lock, where the interpreter can raise."""
 
     def __init__(self, nth: int) -> None:
         self.left = nth

@@ -1,6 +1,6 @@
-"""The product's bounds, made small: a test waits tenths of a second where a user would wait half a minute.
+"""Makes the product's timeouts small: a test waits tenths of a second instead of 30 s.
 
-A bound is a constant that modules import by name, so it is set in each of them.
+A timeout is a constant that modules import by name, so it is set in each of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 def set_limit(name: str, value: float, *, change: Callable[[object, str, object], object] = setattr) -> None:
-    """`change` is `monkeypatch.setattr` in a test, and the plain one in a child that ends anyway."""
+    """`change` is `monkeypatch.setattr` in a test, and `setattr` in a child process."""
     import standfast.db.sqlite.engine  # noqa: F401  so that everything that has the name is loaded
 
     holders = [

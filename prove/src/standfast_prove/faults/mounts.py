@@ -47,7 +47,7 @@ def read_only(point: Path) -> Iterator[None]:
 
 @contextmanager
 def bound(source: Path, point: Path) -> Iterator[None]:
-    """The file or directory `source` also at `point`, as `docker run -v` does it."""
+    """Mount the file or directory `source` at `point` too, as `docker run -v` does."""
     _command("mount", "--bind", str(source), str(point))
     try:
         yield
@@ -56,7 +56,7 @@ def bound(source: Path, point: Path) -> Iterator[None]:
 
 
 class Ext4:
-    """A real ext4 on a loop device, which can be cut off as if the machine had lost its power."""
+    """A real ext4 on a loop device that the kernel can shut down, as at a power loss."""
 
     def __init__(self, point: Path, *, size_mb: int = 24) -> None:
         self.point, self._size_mb = point, size_mb
@@ -77,13 +77,13 @@ class Ext4:
     def format(self) -> None:
         """Empty, and mounted."""
         if os.path.ismount(self.point):
-            self.restart()  # so that no process has the old one open
+            self.restart()  # then no process has the old file open
             self._unmount()
         _command("mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(self._size_mb * 16), "-J", "size=4", self._device)
         self._mount()
 
     def cut(self) -> None:
-        """From now on nothing reaches the device: not even what the file system had in its journal."""
+        """From now on no write reaches the device, not even from the file system's journal."""
         directory = os.open(self.point, os.O_RDONLY)
         try:
             fcntl.ioctl(directory, _FS_IOC_SHUTDOWN, struct.pack("I", _WITHOUT_FLUSHING_ITS_JOURNAL))
@@ -134,7 +134,7 @@ class Ext4:
 
 
 def _call(name: str, *arguments: object) -> None:
-    """The system call itself: ten times as fast as the command, and there are thousands of cuts."""
+    """The system call is ten times as fast as the command, and there are thousands of cuts."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
         raise Unavailable(f"{name}: {os.strerror(ctypes.get_errno())}")
 

@@ -30,7 +30,7 @@ class Operation(NamedTuple):
 
 
 class Operations:
-    """What happens in one directory."""
+    """Records the operations in one directory."""
 
     def __init__(self, place: Path, *, recorded: bool = True) -> None:
         self.directory = (place / "files").resolve()
@@ -52,7 +52,7 @@ class Operations:
 
 
 class Told:
-    """In a child: lines of the program's own, in the same order as the operations."""
+    """In a child: append a line of the program to the recording, in order with the operations."""
 
     def __init__(self, log: str) -> None:
         self._fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -63,10 +63,10 @@ class Told:
 
 
 def refuse(kinds: str, nth: int, error: int = 0, *, lasting: bool = False) -> None:
-    """In a child: the nth operation of these kinds from now on fails; `nth` 0 refuses nothing, and counts."""
+    """In a child: make the n-th operation of these kinds fail. With `nth` 0 operations are only counted."""
     ctypes.CDLL(None).operations_refuse(kinds.encode(), nth, error, int(lasting))
 
 
 def counted() -> int:
-    """In a child: how many operations of these kinds there were since."""
+    """In a child: the number of operations of these kinds since `refuse`."""
     return int(ctypes.CDLL(None).operations_counted())

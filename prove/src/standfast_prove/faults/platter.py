@@ -26,9 +26,9 @@ _WRITE, _TRUNCATE = "w", "t"
 
 class Content(NamedTuple):
     data: bytearray
-    """To be read before the next operation is applied."""
+    """Read it before the next operation is applied."""
     sum: int
-    """The same for the same bytes; for other bytes another one, with a chance of 2⁻⁶⁴ to be wrong."""
+    """A hash of the bytes. Two different contents have the same hash with probability 2⁻⁶⁴."""
 
 
 class Image(NamedTuple):
@@ -77,10 +77,10 @@ Choice = Callable[[list[tuple[int, Operation]], random.Random], list[Operation]]
 
 
 class Platter:
-    """The files of one directory and below, while a recording is played."""
+    """The files below one directory while a recording is played."""
 
     def __init__(self, files: dict[str, bytes], directories: list[str]) -> None:
-        """The durable state from before."""
+        """The durable state before the operation."""
         self._now: dict[str, File | None] = {name: File(data) for name, data in files.items()}
         self._now.update(dict.fromkeys(directories))  # None is a directory
         self._sure = dict(self._now)
@@ -126,7 +126,7 @@ class Platter:
             self._changes.remove(change)
 
     def image(self, chance: random.Random) -> Image:
-        """One of the contents that may be found now."""
+        """One content that the disk may have after power loss now."""
         choose, names = chance.choice(_CHOICES), dict(self._sure)
         kept = chance.choice((0.0, 0.5, 1.0))
         for change in self._changes:
@@ -155,7 +155,7 @@ def _reachable(name: str, names: dict[str, File | None]) -> bool:
 
 
 def _apply(data: bytearray, operation: Operation, touched: set[int]) -> None:
-    """Do it, and say to which pages."""
+    """Apply the operation and return the changed pages."""
     size, at = len(data), operation.at
     if operation.kind == _TRUNCATE:
         if at < size:
@@ -189,7 +189,7 @@ def _everything(pending: list[tuple[int, Operation]], chance: random.Random) -> 
 
 
 def _the_first(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
-    """In order, up to somewhere, and that one in part."""
+    """The first operations in order, the last of them in part."""
     done = [operation for _, operation in pending[: chance.randint(0, len(pending))]]
     if done and done[-1].kind == _WRITE and chance.random() < 0.5:
         last = done[-1]
@@ -198,13 +198,13 @@ def _the_first(pending: list[tuple[int, Operation]], chance: random.Random) -> l
 
 
 def _some(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
-    """Whole operations, in any selection."""
+    """A random selection of complete operations."""
     kept = chance.choice((0.2, 0.5, 0.8, 0.95))
     return [operation for _, operation in pending if chance.random() < kept]
 
 
 def _sectors(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
-    """Each sector for itself: there, not there, or torn; the length of the file may be there before its bytes."""
+    """Each sector is independent: written, not written or torn. The file may have its length before its bytes."""
     kept, torn, size = chance.choice((0.2, 0.5, 0.8, 0.95)), chance.choice((0.0, 0.0, 0.05)), chance.choice(SECTORS)
     long, done = chance.random() < 0.3, list[Operation]()
     for _, operation in pending:
@@ -227,4 +227,4 @@ def _sectors(pending: list[tuple[int, Operation]], chance: random.Random) -> lis
 
 
 _CHOICES: tuple[Choice, ...] = (_nothing, _everything, *[_the_first] * 3, *[_some] * 3, *[_sectors] * 8)
-"""The first two give the same image again and again."""
+"""The first two kinds often give the same image."""

@@ -1,7 +1,7 @@
-"""Between an engine and its server: a line that can be cut, and a pooler without sessions.
+"""Proxies between an engine and its PostgreSQL server: a connection that can be cut, and a transaction pooler.
 
-Both speak just enough of PostgreSQL's protocol to know where a message ends. They listen on
-loopback and serve servers that ask for no password.
+Both understand enough of the protocol to know where a message ends. They listen on
+loopback and work with servers that need no password.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 
 
 class _Server:
-    """Accepts connections on a free port, each in a thread of its own."""
+    """Accepts connections on a free port, with one thread each."""
 
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
         self._target_port = target_port
@@ -32,7 +32,7 @@ class _Server:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def url(self, server_url: str) -> str:
-        """The server's URL, by way of this port."""
+        """The server's URL through this port."""
         way = server_url.replace(f":{self._target_port}/", f":{self.port}/")
         return way if self._address == "127.0.0.1" else re.sub(r"(127\.0\.0\.1|localhost):", f"{self._address}:", way)
 
@@ -47,7 +47,7 @@ class _Server:
         try:
             self.serve(client)
         except (OSError, EOFError):
-            pass  # an end of the line is an end
+            pass  # a closed connection ends the copy
         finally:
             _hang_up(client)
 
@@ -64,7 +64,7 @@ class _Server:
         return line
 
     def cut(self) -> None:
-        """Every line that is up, at once."""
+        """Close all open connections at once."""
         with self._mutex:
             lines, self._sockets = self._sockets, set()
         for line in lines:
@@ -124,7 +124,7 @@ class CuttableLine(_Server):
             self._flows.wait()
             swallow = self._swallow
             seen, tail = tail + data, (tail + data)[-20:]
-            # An answer may come in two pieces; one that has passed is not looked at again.
+            # An answer may arrive in two pieces. A piece that was passed on is not read again.
             if swallow is not None and swallow in seen[-len(data) - len(swallow) + 1 :]:
                 self._swallow = None
                 self.cuts += 1
@@ -155,8 +155,9 @@ class RotatingPooler(_Server):
         self._pool = threading.Lock()
         self.transactions = 0
         self.impatient = 0
-        """How often a client continued before the server had ended its transaction: real poolers then
-        mix up the answers."""
+        """The number of times that a client continued before its transaction had ended. Real poolers then mix up
+        answers.
+        """
 
     def serve(self, client: socket.socket) -> None:
         startup = _startup(client)
@@ -164,7 +165,7 @@ class RotatingPooler(_Server):
             while len(self._sessions) < self.SESSIONS:
                 self._sessions.append(_Session(self.dial(), startup))
         greeting = self._sessions[0].greeting
-        # A process number of its own, as poolers have: there is no session to be cancelled.
+        # The pooler's own process number, because there is no session to cancel.
         client.sendall(_without_key(greeting) + b"K" + struct.pack("!III", 12, 7, 7) + b"Z\0\0\0\5I")
         while True:
             first = _message(client)
@@ -176,7 +177,7 @@ class RotatingPooler(_Server):
                 self._converse(client, session, first)
 
     def _converse(self, client: socket.socket, session: _Session, message: bytes) -> None:
-        """Until the server is idle again and has answered every Sync."""
+        """Wait until the server is idle and has answered every Sync."""
         owed = 0
         back = _Pump(session.line, client)
         try:
@@ -195,7 +196,7 @@ class RotatingPooler(_Server):
 
 
 class _Pump:
-    """Carries a session's answers to one client, counting how often the server was ready."""
+    """Passes a session's answers to one client and counts how often the server was ready."""
 
     def __init__(self, line: socket.socket, client: socket.socket) -> None:
         self._line, self._client = line, client
@@ -208,7 +209,7 @@ class _Pump:
         self._thread.start()
 
     def _run(self) -> None:
-        # Either side may hang up at any moment: then there is nothing left to carry.
+        # Either side may close the connection at any time. Then this thread ends.
         with contextlib.suppress(OSError, ValueError, EOFError):
             self._line.settimeout(0.002)
             while not self._stopped:

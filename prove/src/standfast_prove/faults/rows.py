@@ -1,7 +1,7 @@
-"""The simplest rows a store can hold, written through the same door as everything else.
+"""The simplest rows of a store, written by the same engine call as all others.
 
-A row is a key in `meta`. Tests of `db` need no more: what holds for one insert in a
-transaction holds for every method.
+A row is a key in `meta`. Tests of `db` need no more: each property of one insert in a transaction also holds for
+every method.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def value(sf: standfast.Standfast, key: str) -> str | None:
 
 
 def keys(sf: standfast.Standfast, prefix: str = "k") -> list[str]:
-    """The keys that begin with `prefix`; the store's own facts do not begin with k."""
+    """The keys that begin with `prefix`. The store's own keys do not begin with k."""
     return [row["key"] for row in sf.read(lambda tx: tx.all(KEYS, pattern=prefix + "%"))]
 
 
 def integrity(path: str | Path) -> str:
-    """What SQLite says about the file: "ok". Asked through the library the engine uses."""
+    """SQLite's integrity check of the file, by the engine's library. "ok" if it is sound."""
     import apsw
 
     connection = apsw.Connection(str(path))
@@ -62,7 +62,7 @@ def integrity(path: str | Path) -> str:
 
 
 def checkpoint(path: str | Path) -> None:
-    """Move the whole log into the file. No process may have it open."""
+    """Checkpoint the whole WAL into the file. No process may have it open."""
     import apsw
 
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

@@ -1,4 +1,4 @@
-"""Threads that keep what became of them."""
+"""Threads that store their result."""
 
 from __future__ import annotations
 

@@ -11,4 +11,4 @@ has changed although the input was refused, a file outside of the data directory
 from __future__ import annotations
 
 CPU_MAX_S = 1.0
-"""For one input. It is CPU that is counted: a busy machine is no hang."""
+"""The CPU limit for one input. CPU is counted, because a slow answer on a busy machine is no hang."""

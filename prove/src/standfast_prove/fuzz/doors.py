@@ -1,4 +1,4 @@
-"""Doors inside one process: each takes one garbage input at a time, and may only refuse it in our words."""
+"""Entry points inside one process. Each gets one damaged input at a time and may only raise one of our errors."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ RESOURCES = (
     "leases",
 )  # fmt: skip
 WAITING = {"wait", "follow", "consume", "hold", "within", "keep", "mirror", "answer"}
-"""They wait, or hand out something that does."""
+"""Methods that wait, or that return an object that waits."""
 WRITING = {("artifacts", "get")}
 """The entry point writes to the given path."""
 
 
 def knock(door: str, place: str, seed: int, inputs: int, url: str | None = None) -> None:
-    """In a child: throw so many inputs at a door, then say how many; AssertionError for the first not refused well."""
+    """In a child: send inputs to one entry point and report their number. Raises AssertionError at the first other
+    error.
+    """
     from standfast_prove.faults.children import say
 
     last = os.open(os.path.join(place, "last"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -66,7 +68,7 @@ Door = Callable[[Path, Garbage, str], Iterator[tuple[object, Knock]]]
 
 
 def values(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """Everything that understands a text."""
+    """All parsers of text values."""
     readers: tuple[Callable[[str], object], ...] = (
         serial.loads,
         clock.parse_duration,
@@ -106,7 +108,7 @@ def verbs(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Kno
 
 
 def _arguments(garbage: Garbage, verb: Callable[..., Any]) -> dict[str, Any] | None:
-    """By name; None for a method whose arguments cannot be typed."""
+    """Wrong arguments by name, or None for a method whose arguments cannot be typed."""
     made = {}
     for one in inspect.signature(verb).parameters.values():
         if one.name == "tx" or one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
@@ -157,7 +159,7 @@ def _written(sf: standfast.Standfast) -> Any:
 
 
 def applied(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """`apply`: a fleet with one thing wrong in it, as a document and as a file."""
+    """`apply` with one invalid value in the specification, as a document and as a file."""
     sf = standfast.open(url, data_dir=place)
     good = json.dumps(FLEET)
     number = 0
@@ -187,7 +189,7 @@ def _apply(sf: standfast.Standfast, spec: Any, mode: str, key: str) -> None:
 
 
 def configured(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """The settings of a user and of a project."""
+    """Damaged settings of a user and of a project."""
     good = b'db_url = "store.db"\nscope = "fleet"\n[options]\nredact = true\n'
     project = place / "project"
     for directory in (place / "data", project / ".standfast"):
@@ -200,7 +202,7 @@ def configured(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object
 
 
 def transcripts(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """Transcripts of every agent, broken. An importer refuses a file by name or counts its broken records."""
+    """Damaged transcripts of every agent. An importer refuses the file or counts its broken records."""
     sf = standfast.open(url, data_dir=place)
     number = 0
     while True:
@@ -218,7 +220,7 @@ def transcripts(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[objec
 
 
 def hooks(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """Payloads of hooks, from the bytes to the row in the store."""
+    """Damaged payloads of hooks, from the bytes to the row in the store."""
     from standfast.interchange.hooks import payloads
     from standfast.interchange.hooks.record import Hooks
 
@@ -242,7 +244,7 @@ def hooks(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Kno
 
 
 def _ignore(found: object) -> None:
-    """It was understood; that is as good."""
+    """The input was valid after all, which is fine."""
 
 
 DOORS: dict[str, Door] = {

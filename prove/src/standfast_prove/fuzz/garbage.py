@@ -1,4 +1,4 @@
-"""The hostile inputs. Everything comes from one seed."""
+"""Makes the hostile inputs from one seed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = (0, 1, -1, 2, 7, 255, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1
 
 
 class Garbage:
-    """Hostile things, one after another."""
+    """An endless series of hostile values."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -44,7 +44,7 @@ class Garbage:
         return self.random.choice(NUMBERS if self.random.random() < 0.8 else floats)
 
     def value(self, depth: int = 3) -> Any:
-        """Something that might be an argument: mostly plain, sometimes deep, sometimes no data at all."""
+        """A value for an argument: mostly plain, sometimes deeply nested, sometimes no JSON at all."""
         chosen = self.random.random()
         if chosen < 0.45:
             return self.text()
@@ -68,7 +68,7 @@ class Garbage:
             return self.text()
 
     def mutated(self, data: bytes) -> bytes:
-        """Bytes that were good once: flipped, cut, doubled, moved, mixed with garbage."""
+        """Valid bytes that are then flipped, cut, doubled, moved or mixed with random bytes."""
         made = bytearray(data)
         for _ in range(self.random.choice((1, 1, 2, 5))):
             at = self.random.randrange(len(made) + 1)
@@ -93,7 +93,7 @@ class Garbage:
         return bytes(made)
 
     def replaced(self, value: Any) -> Any:
-        """A good document with one thing in it that is not."""
+        """A valid document with one invalid value."""
         if isinstance(value, dict) and value and self.random.random() < 0.8:
             name = self.random.choice(list(value))
             match self.random.randrange(4):
@@ -109,7 +109,7 @@ class Garbage:
         return self.json()
 
     def words(self, good: Sequence[str]) -> list[str]:
-        """A command line that was good once."""
+        """A valid command line with random changes."""
         made = list(good)
         for _ in range(self.random.choice((1, 1, 2, 3))):
             at = self.random.randrange(len(made) + 1)

@@ -33,9 +33,9 @@ from standfast_prove.fuzz.garbage import Garbage
 from standfast_prove.fuzz.samples import COMMANDS, HOOK, REQUESTS
 
 PATIENCE_S = 60.0
-"""Of the wall: far beyond what a machine that does other things needs."""
+"""In elapsed time: far more than a busy machine needs."""
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 6, 7, 75, 78, 126, 127}
-"""The last two as a shell has them: a command that was to be run, and cannot be."""
+"""The last two are a shell's exit codes for a command that cannot run."""
 NEVER = {
     "daemon",
     "prove",
@@ -52,7 +52,7 @@ NEVER = {
     "wait",
     "tail",
 }
-"""They wait, start something that stays, write into a home by design, or are a door of their own."""
+"""Commands that wait, start a process that stays, write into the home directory, or have their own entry point here."""
 
 
 class Ended(NamedTuple):
@@ -64,7 +64,7 @@ class Ended(NamedTuple):
 
 
 def knock(door: str, place: str, seed: int, inputs: int, url: None = None) -> None:
-    """In a child: as `doors.knock`."""
+    """In a child: the same as `doors.knock`."""
     from standfast_prove.faults.children import say
 
     last = os.open(os.path.join(place, "last"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -155,7 +155,7 @@ def hooks(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
 
 
 def _command_line(place: Path) -> Callable[[list[str]], int]:
-    """The program, by its name, as `python -m standfast` finds it; nothing on this machine can be started by it."""
+    """Runs the program as `python -m standfast`, with an empty PATH, so that it cannot start other programs."""
     main = import_module("standfast.cli").main
     for name in ("standfast.cli.app", "standfast.db.sqlite.registry", "standfast.cli.hook", "standfast.cli.task"):
         import_module(name)
@@ -194,7 +194,7 @@ def stores(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
         data = _damaged(garbage, good)
         yield "a broken store"
         ended = _met(file, data, place)
-        if ended.cpu_s >= CPU_MAX_S:  # slow by itself is slow again; made slow by a busy machine it is not
+        if ended.cpu_s >= CPU_MAX_S:  # a slow input is slow again; one on a busy machine is not
             ended = _met(file, data, place)
         judge(ended, "a broken store")
         if ended.out.startswith("refused at opening"):

@@ -1,4 +1,4 @@
-"""Short scenes for what no killed process can show: each ends in an AssertionError if its bug is there."""
+"""Short scenes for bugs that a killed process cannot show. Each raises AssertionError if its bug is there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from standfast_prove.scenes import elsewhere, only, orphan, outside
 
 
 def check_late(sf: standfast.Standfast) -> None:
-    """A paused process wakes up after its effect was taken over."""
+    """A paused process continues after its effect was taken over."""
 
     def asleep(call: standfast.Call) -> str:
         one_at_a_time._under_way.clear()
@@ -40,7 +40,7 @@ def check_late(sf: standfast.Standfast) -> None:
 
 
 def check_sleeper(sf: standfast.Standfast) -> None:
-    """It wakes up while the process that took over still works."""
+    """The paused process continues while the process that took over still works."""
 
     def asleep(call: standfast.Call) -> str:
         one_at_a_time._under_way.clear()
@@ -187,7 +187,7 @@ def check_at_once(sf: standfast.Standfast) -> None:
 
 
 def check_asleep(sf: standfast.Standfast) -> None:
-    """A holder on another host may only sleep: a probe that finds nothing proves nothing yet."""
+    """A holder on another host may only be paused, so a probe that finds nothing proves nothing yet."""
     clock = sf._store.caller.clock
     assert isinstance(clock, ManualClock)
     sf.effects.begin("pay", key="k")
@@ -227,7 +227,7 @@ def check_yes(sf: standfast.Standfast) -> None:
 
 
 def check_spent(sf: standfast.Standfast) -> None:
-    """One grant, one dispatch: what failed needs another grant."""
+    """One grant allows one dispatch. A failed effect needs another grant."""
     begun = _granted(sf)
     sf.effects.fail(begun.id, "no network")
     with raising(standfast.ApprovalRequired):
@@ -235,7 +235,7 @@ def check_spent(sf: standfast.Standfast) -> None:
 
 
 def check_directory(sf: standfast.Standfast) -> None:
-    """A grant for a command in one directory is none for the same command in another."""
+    """A grant for a command in one directory does not allow it in another."""
     for place in ("/srv/one", "/srv/two"):
         with raising(standfast.ApprovalRequired):
             sf.effects.begin("once", {"argv": ["./run.sh"]}, key="k", approve=True, context={"cwd": place})
@@ -254,7 +254,7 @@ def check_screen(sf: standfast.Standfast) -> None:
 
 
 def check_agent(sf: standfast.Standfast) -> None:
-    """A command of an agent answers no approval."""
+    """A command of an agent cannot answer an approval."""
     with raising(standfast.ApprovalRequired):
         sf.effects.begin("pay", {"to": "ada"}, key="k", approve=True)
     (waiting,) = sf.approvals.list()
@@ -292,7 +292,7 @@ def check_journal(sf: standfast.Standfast) -> None:
 
 
 def check_late_twice(sf: standfast.Standfast) -> None:
-    """The first to say how it ended is believed; the second is refused."""
+    """The first recorded result counts, and the second is refused."""
     sf.effects.begin("pay", key="k")
     row = _row(sf)
     sf.effects.done("k", "first")
@@ -306,7 +306,7 @@ def _row(sf: standfast.Standfast, key: str = "k") -> Row:
 
 
 def play(scene: Callable[[standfast.Standfast], None], directory: Path) -> None:
-    """A scene on a store of its own, in a child."""
+    """Runs one scene on a new store in a child process."""
 
     def played() -> None:
         with standfast.open(directory / "standfast.db", data_dir=directory, clock=ManualClock()) as sf:

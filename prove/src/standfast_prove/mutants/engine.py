@@ -27,7 +27,7 @@ _SECONDS = {"seconds": 2}
 
 
 def committed_by_the_next(m: Setter) -> None:
-    """The rows are visible to this process only; no other process ever sees the last of them."""
+    """The last rows are visible only to this process."""
 
     def begin(self: Any) -> None:
         connection = self._store.connection
@@ -45,7 +45,7 @@ def committed_instead(self: Any) -> None:
 
 
 def not_taken_back(self: Any, batch: Any) -> Any:
-    """Savepoints that are only ever released."""
+    """Savepoints are always released and never rolled back."""
     self.begin()
     for body in batch:
         try:
@@ -57,7 +57,7 @@ def not_taken_back(self: Any, batch: Any) -> Any:
 
 
 def asked_again(sync: Any) -> Any:
-    """The kernel reports a failed write once; the second answer is "all is well"."""
+    """The kernel reports a failed write once, so a second fsync succeeds."""
 
     def patched(fd: int) -> None:
         try:
@@ -97,7 +97,7 @@ def migrated_unlocked(m: Setter) -> None:
 
 
 def in_two(apply: Any) -> Any:
-    """The tables in one transaction, the note that they are there in the next."""
+    """The tables are created in one transaction, and the schema version is stored in the next."""
 
     def patched(connection: Any, caller: Any, migration: Any) -> None:
         connection.execute(ddl(migration, "sqlite")).fetchall()
@@ -110,7 +110,7 @@ def in_two(apply: Any) -> Any:
 
 
 def told_afterwards(append: Any) -> Any:
-    """The change is committed, then the journal hears of it."""
+    """The change is committed first, and its journal row in a second commit."""
 
     def patched(tx: Any, *args: Any, **more: Any) -> Any:
         tx._cursor.execute("COMMIT")
@@ -135,7 +135,7 @@ def by_the_wall(m: Setter) -> None:
 
 
 unnamed = (without(wal.Files, "check_index"), without(wal.Files, "_check_names"))
-"""The names of the files are not compared."""
+"""The engine does not compare the files behind the names."""
 
 MUTANTS: dict[str, Mutant] = {
     "no sync": Mutant("a write is acknowledged before its fsync", "campaign power", without(wal, "_sync"), _FEW),

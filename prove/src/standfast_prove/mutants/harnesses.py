@@ -1,4 +1,4 @@
-"""The harnesses that seeded bugs are given to, each as a series of tries that end in an error or a complaint."""
+"""The harnesses for seeded bugs. Each is a series of tries that end in an error or a complaint."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from standfast_prove.mutants.patching import Mutant
 from standfast_prove.runner import play, wrong
 
 LIMIT_S = 15.0
-"""For further tries; the one that is being played is waited for."""
+"""The time limit for starting more tries. The running one may finish."""
 SECOND_CRASHES = 100
 BRIEFLY = 6
-"""First crashes of a sweep that is only asked whether it is quiet."""
+"""First crashes of a sweep without a bug, which must be quiet."""
 PROGRAMS = 15
 BUSY = 10
-"""How many times as long as alone something may take."""
+"""The factor by which a call may be slower than alone."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ def looked(mutant: Mutant, place: Path, url: str | None = None, *, limit_s: floa
     look, clock = Look(mutant, name, place, url, brief=not limit_s), _Clock(limit_s)
     try:
         for said in _HARNESSES[kind](look):
-            look.tries += kind != "sweep" or not look.tries  # a sweep counts its lives itself
+            look.tries += kind != "sweep" or not look.tries  # a sweep counts its processes itself
             look.complaint = _short(said)
             if said or clock.over:
                 break
@@ -60,7 +60,7 @@ def looked(mutant: Mutant, place: Path, url: str | None = None, *, limit_s: floa
 
 
 class _Clock:
-    """Over when so many seconds of a processor are spent: on a busy machine that takes its time."""
+    """Over after a number of CPU seconds, which take longer on a busy machine."""
 
     def __init__(self, limit_s: float) -> None:
         self._spent_s, self._until_s = self._now_s() + limit_s, time.monotonic() + limit_s * BUSY
@@ -81,7 +81,7 @@ def _short(words: str) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """An assertion without words: the line that made it."""
+    """The source line of an assertion without a message."""
     while error.__cause__ is not None:
         error = error.__cause__
     return _short(f"{traceback.extract_tb(error.__traceback__)[-1].line}: {type(error).__name__} {error}")
@@ -91,7 +91,7 @@ def _where(error: BaseException) -> str:
 
 
 def _sweep(look: Look) -> Iterator[str]:
-    """Every first crash, then a sample of second ones."""
+    """Play every first crash, then a sample of second ones."""
     from standfast_prove.crashes.resources import world
     from standfast_prove.crashes.sweeping import sweep
 
@@ -132,7 +132,7 @@ def _model(look: Look) -> Iterator[str]:
 
 
 def _campaign(look: Look) -> Iterator[str]:
-    """Seed after seed, shorter than `prove` alone would play them."""
+    """Play seed after seed, shorter than `prove` does."""
     from standfast_prove.catalogue import named
 
     (campaign,) = (one for one in named((look.name,)) if one.name == look.name)

@@ -1,6 +1,6 @@
-"""Looking for seeded bugs: each harness runs in a child that has one, and has to complain.
+"""Looks for seeded bugs: each harness runs in a child process with a bug and has to report it.
 
-And it has to be quiet in a child that has none, or its complaint means nothing.
+It also runs in a child without a bug and has to report nothing.
 """
 
 from __future__ import annotations

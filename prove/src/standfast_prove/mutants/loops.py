@@ -126,7 +126,7 @@ SEEDS = (1, 2, 5, 3, 4, 6, 7, 8)
 
 
 def soaked(place: Path) -> Iterator[int]:
-    """The number of each soak that went well; raises for the first that did not."""
+    """Yields the number of each soak that passed. Raises at the first that failed."""
     for seed in SEEDS:
         schedule.of.cache_clear()
         (place / str(seed)).mkdir()

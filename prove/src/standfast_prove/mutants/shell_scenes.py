@@ -190,7 +190,7 @@ def check_older_state(sf: standfast.Standfast) -> None:
 
 @contextmanager
 def _store_of_its_own(sf: standfast.Standfast) -> Iterator[standfast.Standfast]:
-    """Another store, which is remembered."""
+    """Creates another store that the host remembers."""
     home = os.path.join(sf.settings.data_dir, "home")
     os.mkdir(home, 0o700)
     directory = os.path.join(home, "store")
@@ -200,7 +200,7 @@ def _store_of_its_own(sf: standfast.Standfast) -> Iterator[standfast.Standfast]:
 
 @contextmanager
 def _remembering(home: str) -> Iterator[None]:
-    """Stores are remembered in `home`, although it is a temporary directory."""
+    """Makes the host remember stores in `home`, although it is a temporary directory."""
     with mock.patch.dict(os.environ, HOME=home), mock.patch.object(store_memory, "TEMPORARY", ()):
         for name in ("STANDFAST_REMEMBER", "XDG_STATE_HOME", "TMPDIR"):
             os.environ.pop(name, None)
@@ -267,7 +267,7 @@ def check_unsealed_answer(sf: standfast.Standfast) -> None:
 
 
 def mcp_server() -> Any:
-    """By name: the MCP server lies above the evaluation."""
+    """Imported by name, because the MCP server is a layer above the evaluation."""
     return import_module("standfast.mcp.server")
 
 
@@ -276,7 +276,7 @@ def _examined(sf: standfast.Standfast, *, fix: bool = False) -> dict[str, Findin
 
 
 def stock_sqlite(sf: standfast.Standfast, script: str) -> None:
-    """Another program, in another process."""
+    """Runs a program in another process."""
     _in_another_process(
         sf, "import sqlite3; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit()", script
     )

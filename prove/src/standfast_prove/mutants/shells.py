@@ -43,7 +43,7 @@ def waiting_in_a_thread(m: Setter) -> None:
 
 
 def short_texts_only(found: Any) -> Any:
-    """A text that is too long to be read meets no gate."""
+    """A text over the size limit matches no gate."""
     return lambda pattern, text: len(text) <= gate_patterns.TEXT_MAX and found(pattern, text)
 
 

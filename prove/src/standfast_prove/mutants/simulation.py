@@ -23,7 +23,7 @@ from standfast_prove.mutants.patching import Mutant, Patch, Setter, both, swappe
 
 
 def believed(module: Any, *names: str) -> Patch:
-    """No write is refused for its fence."""
+    """No write is refused because of its fencing token."""
     return both(*(swapped(module, name, lambda _: lambda *args, **more: None) for name in names))
 
 
@@ -56,7 +56,7 @@ def settled_as_failed(inquire: Any) -> Any:
 
 
 def unsent_is_proof(acted: Any) -> Any:
-    """A repetition that was not sent settles the attempt before it."""
+    """A resend that was not sent settles the attempt before it."""
     return lambda store, work, go, call: acted(store, work, go._replace(resent=False), call)
 
 

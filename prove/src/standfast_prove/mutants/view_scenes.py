@@ -1,4 +1,4 @@
-"""Short scenes for what people are shown: each ends in an AssertionError if its bug is there."""
+"""Short scenes for the text that people see. Each raises AssertionError if its bug is there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THREAD = "0199812e-64f0-7f73-91fc-095dda01c36e"
 
 
 def check_shown_crash(sf: standfast.Standfast) -> None:
-    """One session crashed, and more are alive than a report lists: before it and behind it."""
+    """One session crashed, and more live sessions than a report lists are before and after it."""
     live = [sf.session(f"live-{n}").__enter__() for n in range(recovery.EACH_MAX + 1)]
     sf.session("gone").__enter__()
     for at_us in (0, 2**60):
@@ -33,7 +33,7 @@ def _killed_at(holder: str, at_us: int) -> Callable[[Tx], Row]:
 
 
 def check_shown_reason(sf: standfast.Standfast) -> None:
-    """A request is denied: the session that asked does not wait for a yes any more."""
+    """A request was denied, so the session that asked no longer waits for an approval."""
     asked = standfast.ApprovalRequired("")
     with raising(standfast.ApprovalRequired), sf.session("ship") as s:
         try:
@@ -47,7 +47,7 @@ def check_shown_reason(sf: standfast.Standfast) -> None:
 
 
 def check_shown_tokens(sf: standfast.Standfast) -> None:
-    """A resumed session counts from nothing: both counters are paid for."""
+    """A resumed session counts its tokens from 0, and both counters are paid for."""
     totals = [
         codex("event_msg", {"type": "token_count", "info": {"total_token_usage": {"input_tokens": tokens}}})
         for tokens in (1000, 5000, 300)

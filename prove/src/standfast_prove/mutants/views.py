@@ -14,7 +14,7 @@ from standfast_prove.mutants.patching import Mutant, swapped
 
 
 def first_page_only(_: Any) -> Any:
-    """Some rows are read, and only those are judged."""
+    """A limited number of rows is read, and only those are ranked."""
 
     def patched(tx: Any, statement: Any, **asked: Any) -> Iterator[Any]:
         yield from tx.all(statement, at_us=-1, id="", limit=recovery.EACH_MAX, **asked)
@@ -23,7 +23,7 @@ def first_page_only(_: Any) -> Any:
 
 
 def stored_reason(_: Any) -> Any:
-    """The sentence that was stored when the session began to wait."""
+    """The text that was stored when the session began to wait is shown."""
 
     def patched(tx: Any, item: Any) -> Any:
         if item.kind != "session_waiting":

@@ -1,4 +1,4 @@
-"""Where a simulated process meets the store: each transaction is a step, and a dead process makes no more of them."""
+"""The store as a simulated process uses it: each transaction is a step, and a dead process makes no more steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Killed(BaseException):
-    """This process is no more. Its memory is lost, and its pending writes are not made."""
+    """Raised in a killed process. Its memory is lost, and its pending writes are not made."""
 
 
 class Boundary(Engine):

@@ -1,4 +1,4 @@
-"""The machine of a simulation: its clock, its processes, and what goes wrong with them."""
+"""The machine of a simulation: its clock, its processes and its faults."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ It may then send although it was abandoned. No store can prevent that; the docs 
 
 
 class Process:
-    """One life of a role: from its start to its end, or to its kill."""
+    """One process of a role, from its start to its end or its kill."""
 
     def __init__(self, machine: Machine, role: str, pid: int, kind: str) -> None:
         self.machine, self.role, self.pid, self.kind = machine, role, pid, kind
         self.alive, self.steps = True, 0
         self.wakes_us = 0
-        """Awake time before which it does nothing: asleep by its own will, or stopped."""
+        """The awake time until which it sleeps or is stopped."""
         self.stopped_at = -1
         self.stops = 0
         self.sending: str | None = None
-        """The request it is about to send. The intent is recorded, and nothing was sent yet."""
+        """The request that it will send next. The intent is recorded, and nothing was sent yet."""
         self.strand: Strand
         clock = machine.clock
         self.holder = (
@@ -60,14 +60,14 @@ class Process:
         return self.machine.draw
 
     def stands(self, where: str) -> None:
-        """About to touch something: the process whose turn it is continues."""
+        """Called before an outside action: the process of this turn continues."""
         self.passes(where)
         self.machine.trouble(self, where)
         if self.wakes_us > self.machine.mono_us or self.machine.draw.random() < 0.6:
             self.machine.stop(self)
 
     def passes(self, where: str) -> None:
-        """Something has happened; the process may end here."""
+        """Called after an action: the process may be killed here."""
         if not self.alive:
             raise Killed
         self.steps += 1
@@ -84,7 +84,7 @@ class Process:
 
 
 class Machine:
-    """Runs roles as processes until they have ended, or are ended."""
+    """Runs roles as processes until all have ended."""
 
     def __init__(self, seed: int, engine: Engine, settings: Settings, strands: Strands, *, jumps: bool) -> None:
         self.draw = random.Random(seed)
@@ -92,18 +92,18 @@ class Machine:
         self.engine, self.settings, self.scope = engine, settings, f"simulation {seed}"
         self.jumps, self.latest_us = jumps, 0
         self.mono_us = 0
-        """Time that passed, over all boots."""
+        """The elapsed time over all boots."""
         self.faulty = True
         self.processes: list[Process] = []
         self.bodies: dict[str, tuple[Callable[[Process], None], tuple[str, ...]]] = {}
         self.starts_us: dict[str, int] = {}
-        """Roles without a process, and when each gets one."""
+        """Roles without a process, with the time when each gets one."""
         self.current: Process | None = None
-        """The process whose turn it is; None is the thread that plays the simulation."""
+        """The process of this turn. None means the thread that plays the simulation."""
         self._main = threading.Lock()
         self._main.acquire()
         self._here = self._main
-        """The baton of the thread that runs."""
+        """The lock of the thread that runs now."""
         self._killer: tuple[Process | None, threading.Lock] | None = None
         self.steps = 0
         self.counts: dict[str, int] = {}
@@ -120,7 +120,7 @@ class Machine:
         self.starts_us[role] = 0
 
     def play(self, turns: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """So many turns, or until it is over, or no process is left. False if the turns were used up."""
+        """Run up to a number of turns. Returns False if they were used up before the end."""
         self._left, self._until = turns, until
         self._hand_over(self._next(), self._main)
         return self._left > 0
@@ -142,7 +142,7 @@ class Machine:
         return self._here
 
     def _next(self) -> Process | None:
-        """One turn: inject faults, then choose the next process; None if it is over. Runs in the baton's thread."""
+        """One turn: inject faults, then choose the next process, or None at the end. Runs in the active thread."""
         while self._left > 0 and not self._until():
             self._left -= 1
             if self.faulty and self.draw.random() < 0.12:
@@ -201,7 +201,7 @@ class Machine:
         mine.acquire()
 
     def step(self, process: Process, where: str) -> None:
-        """Called by the process that runs: time passes, and it may be its last step."""
+        """Called by the running process: time passes, and the process may be killed."""
         self.steps += 1
         self.tell(process.role, where)
         self.pass_time(self.draw.choice((0, 1_000, 40_000, 300_000)))
@@ -214,7 +214,7 @@ class Machine:
     def pass_time(self, us: int) -> None:
         """All running processes renew their leases, as their renewal threads would."""
         for one in self.processes:
-            one.stops += us > 15 * SECOND_US and not one.renewing.started  # its thread was not there yet
+            one.stops += us > 15 * SECOND_US and not one.renewing.started  # its thread has not started yet
         while us > 0:
             part_us = min(us, 15 * SECOND_US)
             us -= part_us
@@ -229,7 +229,7 @@ class Machine:
         return process.stopped_at == process.steps and self.mono_us < process.wakes_us
 
     def _renew(self, process: Process) -> None:
-        """Not a step of its own: the thread that does it is another one."""
+        """Not counted as a step, because another thread does it."""
         caller = process.store.caller
         self.engine.write(leases.renew_all, caller, durable=False)
         process.renewing.start()
@@ -243,7 +243,7 @@ class Machine:
             self.clock.jump(behind_us / SECOND_US)
 
     def end(self) -> None:
-        """End the processes that still wait for work."""
+        """Ends the processes that still wait for work."""
         self.starts_us.clear()
         self.faulty = False
         for process in list(self.processes):
@@ -266,7 +266,7 @@ class Machine:
         self.kill(process)
 
     def trouble(self, process: Process, where: str) -> None:
-        """Best in the middle of something: holding it, and about to say so or to send."""
+        """Prefers a process that holds a lease and is about to record or send."""
         if where in ("write", "read", "transaction") or not self.faulty or self.draw.random() > 0.25:
             return
         self._stop(process)
@@ -279,7 +279,7 @@ class Machine:
             self._stop(self.draw.choice(awake))
 
     def _stop(self, process: Process) -> None:
-        """Stopped, perhaps for longer than its lease: it will speak up late."""
+        """Stop a process, perhaps for longer than its lease, so that it writes late."""
         for_us = round(self.draw.choice((5, 40, 110)) * SECOND_US * (0.5 + self.draw.random()))
         if process.sending is not None and process.kind != HERE:
             for_us = min(for_us, ASLEEP_MAX_US)
@@ -323,7 +323,7 @@ class Machine:
 
 
 class Apart(MutableSet[Any]):
-    """A set that belongs to a process: what one has in it, another has not."""
+    """A set with separate content for each simulated process."""
 
     def __init__(self, pid: Callable[[], int]) -> None:
         self._pid, self._found = pid, set[tuple[int, Hashable]]()

@@ -1,4 +1,4 @@
-"""One simulation by its seed: things go wrong, then nothing does, and everything has to come to its end."""
+"""One simulation by its seed: a phase with faults, then one without, in which all work has to finish."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from standfast_prove.simulation.strands import Strands
 from standfast_prove.simulation.workloads import WORKLOADS, Payments, Workload
 
 TURNS = 70
-"""While things go wrong."""
+"""Turns with faults."""
 TURNS_MAX = 3_000
-"""In which the rest has to end, once nothing goes wrong."""
+"""Turns without faults, in which all work has to finish."""
 LOOK_EVERY = 10
 
 
 class Played(NamedTuple):
-    """What became of one simulation."""
+    """The result of one simulation."""
 
     seed: int
     trace: str
@@ -34,7 +34,7 @@ class Played(NamedTuple):
 
 
 class Simulator:
-    """Plays one simulation after another on one store: each in a scope of its own."""
+    """Plays one simulation after another on one store, each in its own scope."""
 
     def __init__(self, url: str, data: Path) -> None:
         self._url, self._data = url, data

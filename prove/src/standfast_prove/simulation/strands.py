@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Strand:
-    """One such thread, used for one process after another. It runs when it is given its baton."""
+    """A thread that plays one process after another. It runs when its lock is released."""
 
     def __init__(self) -> None:
         self.baton = threading.Lock()
@@ -33,7 +33,7 @@ class Strand:
 
 
 class Strands:
-    """Those that are there to be used again: starting a thread costs more than a step."""
+    """Idle strands for reuse, because starting a thread costs more than a step."""
 
     def __init__(self) -> None:
         self._idle: list[Strand] = []

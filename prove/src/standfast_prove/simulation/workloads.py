@@ -31,7 +31,7 @@ LEASE = "20s"
 
 
 class Workload:
-    """Roles on a machine. `sf` is for looking: it makes no steps."""
+    """Roles on a machine. `sf` only reads and makes no steps."""
 
     def __init__(self, machine: Machine, sf: Standfast) -> None:
         self.machine, self.sf, self.draw = machine, sf, machine.draw
@@ -41,7 +41,7 @@ class Workload:
         raise NotImplementedError
 
     def heal(self) -> None:
-        """Nothing goes wrong any more: the rest must come to its end."""
+        """The phase without faults begins, and the remaining work must finish."""
 
     def settled(self) -> bool:
         raise NotImplementedError
@@ -54,17 +54,17 @@ class Workload:
 
 
 class Asked(NamedTuple):
-    """Something to be done in the outside system, once."""
+    """An action in the outside system that must happen once."""
 
     name: str
     kind: str
-    """plain, probed or idempotent."""
+    """The kind of the effect: plain, probed or idempotent."""
     approve: bool
     denied: bool
 
 
 class Lost(Exception):
-    """The network gave up: perhaps it happened."""
+    """The network failed: the request may have arrived."""
 
 
 class Payments(Workload):
@@ -78,9 +78,9 @@ class Payments(Workload):
             denied = approve and self.draw.random() < 0.25
             self.asked.append(Asked(f"payment {n}", self.draw.choice(kinds), approve, denied))
         self.applied: dict[str, list[str]] = defaultdict(list)
-        """Every time it happened, with the receipt."""
+        """All arrivals of the request, with their receipts."""
         self.keys: dict[str, tuple[str, object]] = {}
-        """The remote's memory of keys: the receipt, and the words it was given for."""
+        """The keys that the remote knows, each with its receipt and arguments."""
         self.allowed: set[str] = set()
         self.given_up: set[str] = set()
         self.returned: dict[str, set[str]] = defaultdict(set)
@@ -133,7 +133,7 @@ class Payments(Workload):
             raise Lost("before it arrived")
         receipt = self.arrives(one, call)
         if luck < 0.17 and one.kind == "idempotent":
-            receipt = self.arrives(one, call)  # the network said it twice
+            receipt = self.arrives(one, call)  # the network delivered it twice
         process.tells("sent", one.name, call.attempt)
         process.stands("sent")
         if luck < 0.25:
@@ -141,7 +141,7 @@ class Payments(Workload):
         return receipt
 
     def arrives(self, one: Asked, call: standfast.Call) -> str:
-        """At the remote. One that knows keys answers the same words with the same receipt."""
+        """The remote gets a request. If it knows the key and the arguments, it answers with the same receipt."""
         if one.approve and one.name not in self.allowed:
             self.machine.bad.append(f"{one.name} was sent without an approval")
         if one.kind == "idempotent" and call.key in self.keys:
@@ -161,7 +161,7 @@ class Payments(Workload):
         return standfast.Applied(self.applied[one.name][0]) if self.applied[one.name] else standfast.NotApplied()
 
     def approver(self, process: Process) -> None:
-        """By what was asked, the caller: the first answer counts."""
+        """The first answer to each request, by arguments and caller."""
         denied = {one.name for one in self.asked if one.denied}
         while True:
             for found in process.sf.approvals.list(state="requested"):
@@ -241,7 +241,7 @@ class Fences:
         self._machine.count("claims")
 
     def late(self, process: Process, name: str, fence: int) -> None:
-        """A refused process must have slept: an awake one has renewed its lease."""
+        """A refused process must have been paused, because a running one has renewed its lease."""
         self._machine.count("late and refused")
         if process.kind != ACTOR and process.stops == self._given[name][fence]:
             self._machine.bad.append(f"{process.role} was awake, and {name} was taken from it")
@@ -259,7 +259,7 @@ class Fences:
 
 
 class Chores(Workload):
-    """Tasks, reported by several and worked on by several."""
+    """Tasks that several processes report and work on."""
 
     def begin(self) -> None:
         self.titles = [f"chore {n}" for n in range(self.draw.randint(2, 4))]
@@ -323,7 +323,8 @@ class Letters(Workload):
     def reader(self, process: Process) -> None:
         while True:
             stops = process.stops
-            resource = Mails(process.store)  # a new one looks for the dead each time, not by the real clock
+            # a new handle checks for dead processes at each call, not by the real clock
+            resource = Mails(process.store)
             mail = resource.claim("role:clerk", for_=LEASE)
             if mail is None:
                 process.sleeps(12)
@@ -357,7 +358,7 @@ class Letters(Workload):
 
 
 class Orders(Workload):
-    """A shop that delivers each event until it is acknowledged, and now and then again; the balance tells."""
+    """A shop delivers each event until it is acknowledged, and sometimes again. The balance shows duplicates."""
 
     def begin(self) -> None:
         self.amounts = {f"order {n}": self.draw.randint(1, 9) for n in range(self.draw.randint(2, 4))}
@@ -386,7 +387,7 @@ class Orders(Workload):
                 self.fences.late(process, event.event_id, event.fence)
 
     def book(self, process: Process, event: Any) -> None:
-        """The credits and the end of the event together; or one after the other, known by the key."""
+        """Credits and the end of the event in one transaction, or one after the other with a key."""
         name, amount = event.event_id, self.amounts[event.event_id]
         self.fences.tried[name].add(event.fence)
         if self.draw.random() < 0.5:
@@ -473,7 +474,7 @@ class Rounds(Workload):
 
 
 class Counting(Workload):
-    """One number that several add to by compare-and-set: it counts every success, once."""
+    """One number that several processes increase by compare-and-set. It equals the number of successes."""
 
     def begin(self) -> None:
         self.wins = self.unheard = 0
