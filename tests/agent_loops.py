@@ -76,7 +76,7 @@ def langgraph(tools: list[scripted_llms.Tool]) -> str:
 
 
 def langgraph_continued(tools: list[scripted_llms.Tool]) -> str:
-    """The graph of an earlier life continues from its last checkpoint."""
+    """The graph of an earlier process continues from its last checkpoint."""
     from standfast.adapters.langgraph import Saver
 
     with Saver.from_conn_string(STORE) as saver:
@@ -88,7 +88,7 @@ def openai_agents(tools: list[scripted_llms.Tool]) -> str:
 
 
 def openai_agents_continued(tools: list[scripted_llms.Tool]) -> str:
-    """The conversation of an earlier life continues; its prompt is not said again."""
+    """The conversation of an earlier process continues, without a second prompt."""
     return asyncio.run(_openai_agents(tools, continued=True))
 
 

@@ -70,7 +70,7 @@ ALONE = frozenset(
         "test_delete_removes_only_the_named_checkpoints",
         "test_one_key_in_two_repositories_and_two_scopes_is_two_sessions",
         "test_pages_by_scope_and_kind_the_newest_first",
-        "test_pages_of_runs_go_on_where_they_ended",
+        "test_each_page_of_runs_begins_after_the_last_one",
         "test_scopes_are_independent",
         "test_taking_giving_back_and_taking_over_are_in_the_journal_and_renewing_is_not",
         "test_the_balance_at_a_moment_counts_what_had_happened_by_then",

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def lives(framework: str, tool: str, directory: Path, **more: str) -> list[dict[str, Any]]:
-    """The agent's lives, each from the top: the first ends in the middle of its effect."""
+    """The processes of the agent, each from the top. The first is killed in the middle of its effect."""
     if framework.startswith("langgraph"):
         pytest.importorskip("langgraph", reason="pip install '.[dev]' brings LangGraph")
     needed = FRAMEWORKS[framework.removesuffix("_continued")]
@@ -54,7 +54,9 @@ def changed(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize("framework", sampled(FRAMEWORKS, "plain", "langgraph"))
 def test_an_agent_killed_in_the_middle_of_its_effect_resumes_and_there_is_one(framework: str, tmp_path: Path) -> None:
-    """000-1, 002-10: killed between the effect and its record, run again from the top; the world was changed once."""
+    """000-1, 002-10: killed between the effect and its record and run again from the top, it changed the outside
+    system once.
+    """
     first, second = lives(framework, "open_pr", tmp_path)
     assert first["code"] == -signal.SIGKILL
     assert second["code"] == 0, second["said"]
@@ -64,7 +66,7 @@ def test_an_agent_killed_in_the_middle_of_its_effect_resumes_and_there_is_one(fr
 
 @pytest.mark.parametrize("framework", sampled(["langgraph", "openai_agents", "pydantic_ai"], "langgraph"))
 def test_an_effect_without_a_probe_stops_the_run_and_is_not_repeated(framework: str, tmp_path: Path) -> None:
-    """002-10: without a probe the next life gets EffectInDoubt, in every framework."""
+    """002-10: without a probe the next process gets EffectInDoubt, in every framework."""
     first, second = lives(framework, "push", tmp_path)
     assert first["code"] == -signal.SIGKILL
     assert second["code"] == 1

@@ -184,7 +184,7 @@ def test_a_filter_is_compared_and_never_becomes_a_statement(saver: Saver) -> Non
 # -- faults of other savers ------------------------------------------------------------------------------
 
 
-def test_of_two_runs_on_one_thread_the_second_is_told(engine_url: Url) -> None:
+def test_of_two_runs_on_one_thread_the_second_is_refused(engine_url: Url) -> None:
     """001-22: with the official savers one question and its answer disappear without a word."""
     reached, go_on = threading.Barrier(2, timeout=30), threading.Event()
 
@@ -225,7 +225,7 @@ def test_a_late_write_to_a_deleted_thread_is_refused(saver: Saver) -> None:
     tables = ("thread_checkpoint", "thread_value", "thread_write")
     counts = [row["n"] for table in tables for row in saver.sf.rows(f"SELECT COUNT(*) AS n FROM {table}")]
     assert counts == [0, 0, 0]
-    # A new beginning is a new life.
+    # A thread that starts again after its deletion has nothing of the old one.
     answering(lambda _: {"said": ["again"]}, saver).invoke({"said": ["hi"]}, on("t"))
     assert saver.get_tuple(on("t")).checkpoint["channel_values"]["said"] == ["hi", "again"]  # type: ignore[union-attr]
 
@@ -390,7 +390,7 @@ def test_a_shallow_copy_shares_the_store_and_has_its_own_serializer(saver: Saver
     assert isinstance(saver.with_allowlist({("tests", "X")}), Saver)
 
 
-def test_versions_count_up_and_go_on_in_another_savers_kind(saver: Saver) -> None:
+def test_versions_grow_and_continue_after_those_of_another_saver(saver: Saver) -> None:
     assert saver.get_next_version(None, None) == 1
     assert saver.get_next_version(1, None) == 2
     old = "00000000000000000000000000000007.0.3134927484237805"

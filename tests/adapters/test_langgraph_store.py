@@ -70,7 +70,7 @@ def test_a_batch_reads_what_was_there_and_writes_all_or_nothing(store: Store) ->
     assert paths == [("a",)]
 
 
-def test_an_items_time_begins_again_when_it_is_read(engine_url: str, tmp_path: object) -> None:
+def test_reading_an_item_restarts_its_time_to_live(engine_url: str, tmp_path: object) -> None:
     clock = clocks.ManualClock()
     with standfast.open(engine_url, data_dir=str(tmp_path), clock=clock) as sf:
         store = Store(sf, ttl={"default_ttl": 10})

@@ -141,7 +141,7 @@ def test_a_store_that_was_opened_here_is_closed_here(tmp_path: Path) -> None:
 
 
 class Program:
-    """Adds, takes back and clears; each life continues where the conversation ends."""
+    """Adds, removes and clears items. Each process continues at the end of the conversation."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.number = directory, 0

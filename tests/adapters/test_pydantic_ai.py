@@ -78,7 +78,7 @@ def test_a_conversation_continues_from_its_saved_state(sf: standfast.Standfast) 
     assert sf.sessions.get("a").preview == "turn 0"
 
 
-def test_of_two_that_save_the_same_conversation_one_is_told(sf: standfast.Standfast) -> None:
+def test_of_two_writers_of_one_conversation_the_second_is_refused(sf: standfast.Standfast) -> None:
     """001-72: no turn is lost, and the one that came second knows."""
     from pydantic_ai.conversation_store import ConversationConflict  # type: ignore[import-not-found,unused-ignore]
 

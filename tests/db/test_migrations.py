@@ -120,7 +120,7 @@ def test_a_changed_later_migration_is_refused(engine_url: str) -> None:
 
 @pytest.mark.parametrize("steps", [0, 3], ids=["schema 1", "schema 4"])
 def test_a_development_store_is_refused_and_not_changed(engine_url: str, tmp_path: Path, steps: int) -> None:
-    """003-38: the history starts with the first release; a store from before says so, and nothing is changed."""
+    """003-38: the history starts with the first release. An older store is refused and not changed."""
     first = MIGRATIONS[0]._replace(name="foundation", text=MIGRATIONS[0].text + "\n-- before the first release")
     engine_of(engine_url, NOBODY, (first, *LATER[:steps])).close()
     before = [] if "://" in engine_url else dumped(Path(engine_url))

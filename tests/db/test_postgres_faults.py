@@ -317,7 +317,7 @@ class Standby(TemporaryPostgres):
         subprocess.run([*self._launcher.prefix, *copy, "-c", "fast"], check=True, capture_output=True)
 
 
-def test_writes_go_on_at_the_standby_that_took_over_and_no_acknowledged_row_is_lost() -> None:
+def test_writes_continue_at_the_promoted_standby_and_no_acknowledged_row_is_lost() -> None:
     """A synchronous standby is promoted while the primary is dead; the URL names both."""
     with TemporaryPostgres() as primary, Standby(primary) as standby:
         with psycopg.connect(primary.url, autocommit=True) as admin:

@@ -68,7 +68,7 @@ def test_bytes_that_a_server_escapes_in_the_old_way_are_read(wire: Wire) -> None
     assert ask(wire, f"SELECT {everything} AS b, ''::bytea AS none") == [{"b": bytes(range(256)), "none": b""}]
 
 
-def test_the_fields_of_a_notice_are_told(wire: Wire) -> None:
+def test_the_fields_of_a_notice_are_reported(wire: Wire) -> None:
     told: list[tuple[bytes | None, bytes | None]] = []
     wire._pg.notice_handler = lambda notice: told.append(
         (notice.error_field(DiagnosticField.MESSAGE_PRIMARY), notice.error_field(DiagnosticField.SOURCE_FUNCTION))

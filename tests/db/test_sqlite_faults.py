@@ -521,7 +521,7 @@ def fork_and_be_killed(path: str) -> None:
 
 
 def test_a_child_does_not_keep_the_lock_of_its_killed_parent(path: Path, sf: standfast.Standfast) -> None:
-    """003-33: it inherited the descriptor, and lives on without ever using the store."""
+    """003-33: the child inherited the descriptor and continues to run without using the store."""
     with Child("tests.db.test_sqlite_faults:fork_and_be_killed", path=str(path)) as parent:
         said = {parent.hear(), parent.hear()}
         (child,) = (int(line) for line in said if line != "forked")

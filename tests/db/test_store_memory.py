@@ -321,13 +321,13 @@ def test_a_ci_runner_that_cleans_its_home(home: Path) -> None:
         for left in home.iterdir():
             shutil.rmtree(left)
     assert run(home, "task", "add", "x").returncode == 0
-    shutil.rmtree(home / ".standfast")  # and one that removes only the data: it says so
+    shutil.rmtree(home / ".standfast")  # and one that removes only the data reports this
     assert run(home, "task", "add", "x").returncode == 78
     assert run(home, "task", "add", "x", STANDFAST_REMEMBER="0").returncode == 0
 
 
 def test_a_state_directory_that_cannot_be_written(home: Path) -> None:
-    """A file is in its place: that stops root too. Work continues, and `doctor` says so."""
+    """A file is in the place of the directory, which also stops root. Work continues, and `doctor` reports it."""
     (home / ".local").write_text("in the way")
     assert run(home, "task", "add", "x").returncode == 0
     with standfast.open() as sf:

@@ -291,7 +291,7 @@ def execute(url: str, *texts: str) -> None:
 
 
 def test_a_dropped_schema_is_a_missing_store(pg_database: str, tmp_path: Path) -> None:
-    """000-1: DROP SCHEMA under a live handle; reads, writes and blocks say the same."""
+    """000-1: DROP SCHEMA under an open handle. Reads, writes and blocks raise the same error."""
     with standfast.open(pg_database, data_dir=tmp_path) as sf:
         sf.state.set("a", 1)
         execute(pg_database, "DROP SCHEMA standfast CASCADE")

@@ -87,7 +87,7 @@ def test_work_that_is_rolled_back_leaves_no_sign(engine_url: str, tmp_path: Path
 
 
 def test_active_agents_are_found_by_their_configuration(engine_url: str, tmp_path: Path) -> None:
-    """001-50: query e.g. active agents configured with a model prefix."""
+    """001-50: for example, list the active agents whose model has a prefix."""
     with opened(engine_url, tmp_path) as sf:
         for name, model, status in (
             ("a", "claude-1", "active"),

@@ -1,4 +1,4 @@
-"""Effects that need a yes: asked for once, done once, with exactly the bytes that were approved."""
+"""Effects that need approval: requested once and sent once, with exactly the approved bytes."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_what_a_killed_put_leaves_is_collected_a_day_later(tmp_path: Path, at: s
 
 
 def test_what_a_killed_put_leaves_in_rows_is_collected_a_day_later(pg_database: str, tmp_path: Path) -> None:
-    clock = ManualClock(SYSTEM.now_us())  # an id tells real time
+    clock = ManualClock(SYSTEM.now_us())  # an id contains the real time
     with standfast.open(pg_database, data_dir=tmp_path, clock=clock) as sf:
         leave_garbage(sf, "artifact.before_row")
         leave_garbage(sf, "artifact.after_chunks")
@@ -241,7 +241,7 @@ def test_a_forked_child_does_not_keep_the_collector_out(on_files: standfast.Stan
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
-            os.read(reader, 1)  # lives on with a copy of every descriptor
+            os.read(reader, 1)  # continues to run with a copy of every descriptor
             os._exit(0)
     try:
         assert on_files.artifacts.collect() == Collected(0, 0, 0, [])

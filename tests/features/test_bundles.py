@@ -440,7 +440,7 @@ def test_killed_after_the_hand_over_the_export_is_repeated(
 
 
 @pytest.mark.usefixtures("shell")
-def test_a_killed_text_import_continues(sf: Standfast, tmp_path: Path, engine_url: str) -> None:
+def test_a_killed_bundle_import_continues(sf: Standfast, tmp_path: Path, engine_url: str) -> None:
     with standfast.open(tmp_path / "source.db", data_dir=tmp_path / "source") as source:
         filled(source, "far")
         source.export("far", to=tmp_path / "far.zip", hand_over=True)

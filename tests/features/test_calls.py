@@ -461,7 +461,7 @@ def test_an_async_effect_in_a_plain_session_is_awaited_and_s_effect_refuses_it(s
 
 
 def test_a_cancelled_call_is_in_doubt(sf: standfast.Standfast) -> None:
-    """002-11: the record says so before the cancellation continues."""
+    """002-11: the record has the doubt before the cancellation is raised again."""
 
     async def main() -> None:
         started = asyncio.Event()

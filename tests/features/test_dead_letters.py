@@ -69,7 +69,7 @@ def test_a_dead_letter_is_settled_once_with_name_and_reason_and_a_new_one_can_fo
     assert [letter.id for letter in page(sf, scope=sf.scope, open_only=False)] == [second.id, settled.id]
 
 
-def test_every_change_is_in_the_journal_with_what_died(sf: standfast.Standfast) -> None:
+def test_every_change_of_a_dead_letter_is_in_the_journal(sf: standfast.Standfast) -> None:
     subject = new_id("mal")
     letter = bury(sf, subject)
     settle(sf, subject, "resolved", "called them")

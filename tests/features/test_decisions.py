@@ -554,7 +554,7 @@ def test_every_refusal_is_one_of_ours(sf: standfast.Standfast) -> None:
 
 
 def test_a_standing_order_names_its_session_only_in_the_journal(sf: standfast.Standfast) -> None:
-    """It holds for the scope after the session has ended; the journal tells where it came from."""
+    """The order applies to the scope after the session has ended. The journal names its session."""
     with sf.session("job") as s:
         order = sf.decisions.record("never push on a Friday", standing=True, session="job")
     assert order.session_id is None

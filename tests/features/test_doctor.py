@@ -458,13 +458,13 @@ def test_free_space_is_watched(store: Path, free: int, state: str, monkeypatch: 
     assert findings()["disk"].state == state
 
 
-def test_a_log_that_has_grown_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_wal_is_reported(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """002-24: a long read keeps the log from being emptied."""
     monkeypatch.setattr(doctor, "LOG_WARN_BYTES", 1)
     assert states() == {"wal": "warn"}
 
 
-def test_a_clock_that_was_set_back_is_told(store: Path) -> None:
+def test_a_clock_that_was_set_back_is_reported(store: Path) -> None:
     class Ahead:
         def __getattr__(self, name: str) -> Any:
             return getattr(SYSTEM, name)

@@ -111,7 +111,7 @@ def test_the_stored_result_is_returned_also_the_first_time(sf: standfast.Standfa
     assert results == [{"pair": [1, 2], "path": "x/y"}] * 2
 
 
-def test_dataclass_and_pydantic_results_come_back_typed_on_first_run_and_replay(sf: standfast.Standfast) -> None:
+def test_dataclass_and_pydantic_results_are_typed_on_first_run_and_replay(sf: standfast.Standfast) -> None:
     class Release(BaseModel):
         tag: str
         parts: list[int]

@@ -145,7 +145,7 @@ def test_what_was_pruned_is_not_dispatched_by_hand(sf: standfast.Standfast) -> N
 
 @pytest.mark.parametrize("begin", ["begin", "dispatch"])
 def test_what_was_begun_by_hand_is_in_progress_for_the_next_call(sf: standfast.Standfast, begin: str) -> None:
-    """test-gaps 13: the process lives although its call has ended."""
+    """The process is alive although its call has ended."""
     if begin == "begin":
         sf.effects.begin("pay", key="k", idempotent=True)
     else:

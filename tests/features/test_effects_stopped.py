@@ -99,7 +99,7 @@ def test_ctrl_c_while_the_end_is_recorded_stops_the_session_too(
     assert sf.sessions.get("fix-42").state == "waiting"
 
 
-def test_recorded_results_steps_and_messages_go_on_in_a_stopped_session(sf: standfast.Standfast, world: World) -> None:
+def test_recorded_results_steps_and_messages_work_in_a_stopped_session(sf: standfast.Standfast, world: World) -> None:
     """000-20: only what would be sent is stopped."""
     with sf.session("fix-42") as s:
         s.effect("post", {"what": "before"}, do=world.post)
@@ -136,7 +136,7 @@ def refuse(call: standfast.Call) -> None:
 def test_a_session_that_was_killed_is_stopped_when_it_is_opened_again(
     engine_url: str, tmp_path: Path, world: World
 ) -> None:
-    """000-2, 000-36: kill -9 in the middle of an effect; the next life varies its arguments; nothing is sent."""
+    """000-2, 000-36: kill -9 in the middle of an effect. The next process varies the arguments, and nothing is sent."""
     code = """
     with sf.session("fix-42") as s:
         def do(call):
@@ -155,7 +155,7 @@ def test_a_session_that_was_killed_is_stopped_when_it_is_opened_again(
     assert world.sent == []
 
 
-def test_resolving_the_doubt_lets_the_session_go_on(sf: standfast.Standfast, world: World) -> None:
+def test_resolving_the_doubt_lets_the_session_continue(sf: standfast.Standfast, world: World) -> None:
     with sf.session("fix-42") as s:
         lose(s, world)
         (doubt,) = sf.effects.in_doubt()
@@ -176,7 +176,7 @@ def test_a_call_of_the_effect_in_doubt_itself_follows_its_own_rules(sf: standfas
 
 
 def test_an_effect_under_way_in_another_thread_does_not_stop_the_session(sf: standfast.Standfast, world: World) -> None:
-    """One with a live holder is not in doubt: agents run tools side by side."""
+    """An effect with a live holder is not in doubt, because agents run tools at the same time."""
     import threading
 
     inside, finish = threading.Event(), threading.Event()
@@ -498,7 +498,7 @@ def test_a_command_of_session_run_that_swallowed_a_doubt_leaves_it_waiting(sf: s
     assert (left.state, left.reason) == ("waiting", "post is in doubt")
 
 
-def test_async_sessions_stop_and_go_on_in_the_same_way(engine_url: str, tmp_path: Path, world: World) -> None:
+def test_async_sessions_stop_and_continue_in_the_same_way(engine_url: str, tmp_path: Path, world: World) -> None:
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
             async with sf.session("fix-42") as s:

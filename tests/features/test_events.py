@@ -187,7 +187,7 @@ def test_no_method_changes_an_event_and_sql_cannot_either(sf: standfast.Standfas
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def test_pages_go_on_where_they_ended(sf: standfast.Standfast) -> None:
+def test_each_page_of_events_begins_after_the_last_one(sf: standfast.Standfast) -> None:
     sf.events.append_many("orders", [(f"t{n % 3}", n) for n in range(10)])
     for asked in ({"stream": "orders"}, {"since": "@0"}, {"stream": "orders", "since": "@0"}, {}):
         for type in (None, "t1"):

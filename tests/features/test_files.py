@@ -255,7 +255,7 @@ def test_a_mapping_becomes_state_once(sf: standfast.Standfast, tmp_path: Path) -
     assert sf.state.get("n", namespace="plan").value == 2
 
 
-def test_rows_become_a_stream_and_go_on_where_they_ended(sf: standfast.Standfast, tmp_path: Path) -> None:
+def test_rows_become_a_stream_and_an_import_continues_at_its_end(sf: standfast.Standfast, tmp_path: Path) -> None:
     path = str(tmp_path / "runs.tsv")
     files.write(path, [{"id": str(n)} for n in range(1200)])
     assert plain_files.run(sf, path, dry_run=True).added == 1200

@@ -107,7 +107,7 @@ def test_threads_never_share_an_id_and_each_sees_its_own_grow() -> None:
     assert len({id for mine in made for id in mine}) == 16_000
 
 
-def test_forked_children_go_on_above_their_parent_and_apart_from_each_other() -> None:
+def test_forked_children_continue_above_their_parent_with_different_ids() -> None:
     before = ids.new_id("eff")
     lives = [made_in_a_child(300) for _ in range(4)]
     lives.append([ids.new_id("eff") for _ in range(300)])

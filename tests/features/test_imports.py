@@ -43,7 +43,7 @@ OTHER = "0199812e-64f0-7f73-91fc-095dda01c37f"
 
 @pytest.fixture
 def lite(tmp_path: Path) -> Iterator[standfast.Standfast]:
-    """For what a reader understands, one engine is enough: the writing is the same for all of them."""
+    """One engine is enough for tests of readers, because all readers write in the same way."""
     with standfast.open(tmp_path / "lite" / "standfast.db", data_dir=tmp_path / "data") as store:
         yield store
 
@@ -94,7 +94,7 @@ def everything(sf: standfast.Standfast) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_conversation_with_its_calls_and_answers(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """000-9, 001-6: messages in the order of the file, each call with what came back, with when it happened."""
+    """000-9, 001-6: messages are in the order of the file, and each call has its result and its time."""
     found = run(sf, "claude-code", write(tmp_path / f"{SESSION}.jsonl", *night()))
     assert (found.outcome, found.messages, found.native_id) == ("new", 4, SESSION)
     assert [role for role, _ in said(sf)] == ["user", "tool", "tool", "assistant"]
@@ -437,7 +437,7 @@ def usage(sf: standfast.Standfast) -> list[tuple[Any, ...]]:
 
 
 def test_a_codex_counter_that_falls_is_another_one(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-26: a resumed session counts from nothing again; both counters are counted."""
+    """001-26: a resumed session counts its tokens from 0 again. The importer adds both counters."""
     path = rollout(tmp_path, THREAD)
     run(sf, "codex", write(path, meta(THREAD), total(1000, 1), total(5000, 7), total(300, 2), total(300, 2)))
     assert usage(sf) == [(f"codex:{THREAD}:total", 5300, 9)]
@@ -1005,7 +1005,7 @@ def test_a_hook_and_an_import_share_the_session_and_the_call(sf: standfast.Stand
 def test_the_timeline_answers_about_last_tuesday_right_after_an_import(
     sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-17: what happened at 3am on Tuesday, with nothing integrated; 000-18: and it is the agent who says so."""
+    """000-17: without hooks the timeline shows what happened at 3am on Tuesday. 000-18: its rows are marked `said`."""
     import time
 
     monkeypatch.setenv("TZ", "UTC")

@@ -65,7 +65,7 @@ def test_a_late_holder_cannot_end_what_another_has(
 def test_a_holder_cannot_end_its_newer_hold_with_its_older_fence(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock, kind: str, ending: str
 ) -> None:
-    """002-9: the holder is the same, so only the fence tells the two holds apart."""
+    """002-9: the holder is the same, so only the fencing token distinguishes the two holds."""
     id = HOLDS[kind].make(ann)
     first = HOLDS[kind].take(ann, id)
     take_over(bob, kind, id, clock)

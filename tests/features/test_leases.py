@@ -428,7 +428,7 @@ def hold_and_wait(url: str, data_dir: str) -> None:
 
 
 def test_eight_processes_get_one_lock_one_after_the_other(engine_url: str, tmp_path: Path) -> None:
-    """Never two live holders: each one looks whether the one before it is through."""
+    """Never two live holders: each holder checks that the previous one has finished."""
     standfast.open(engine_url, data_dir=tmp_path / "data").close()
     with Nursery(words=tmp_path / "words") as nursery:
         starters: list[dict[str, object]] = [{"url": engine_url, "place": str(tmp_path)} for _ in range(8)]

@@ -452,7 +452,7 @@ def test_a_session_of_100_000_messages_resumes_without_reading_them_on_postgres(
         fill(sf, "large", 100_000)
 
     def read_so_far(wanted: int) -> int:
-        """A server tells what a connection did only once that connection has gone."""
+        """A server counts the statements of a connection only after it is closed."""
         with psycopg.connect(pg_database, autocommit=True) as db:
             db.execute("ANALYZE standfast.message")
             while True:

@@ -82,7 +82,9 @@ def test_a_model_gives_its_times_as_datetimes() -> None:
 
 
 def test_a_model_gives_its_durations_as_timedeltas() -> None:
-    """002-20: in Python a duration is a timedelta; every integer of microseconds is one or the other."""
+    """002-20: in Python a duration is a timedelta and a time a datetime. Every integer of microseconds becomes one of
+    them.
+    """
     timed = Timed(due_us=None, ready_us=0, settle_us=1_500_000)
     assert timed.duration("settle") == timedelta(seconds=1.5)
     with pytest.raises(AttributeError, match=r"no attribute 'due': its durations are: settle"):

@@ -103,7 +103,7 @@ def test_what_a_process_holds_is_renewed_by_the_thread_for_three_terms_of_work(
 def test_a_thread_that_cannot_renew_reports_it_before_the_lease_ends(
     worker: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """001-63: its own clock tells a process that its leases may be taken, 5 seconds before they are."""
+    """001-63: 5 s before its leases end, a process sees by its own clock that they may be taken."""
     with worker.leases.hold("deploy"):
         renewer = leases.renewer(worker._store)
         clock.advance((leases.PROCESS_US - leases.MARGIN_US) // SECOND_US - 1)

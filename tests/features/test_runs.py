@@ -1,4 +1,4 @@
-"""Runs: claimed by one worker at a time, ended once, tried again in their slot, taken from the dead."""
+"""Runs: one worker claims each, they end once, are retried in their slot, and are taken over from dead workers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def held_by(sf: standfast.Standfast, holder: str) -> standfast.Standfast:
 
 
 def elsewhere(pid: int = 4711) -> str:
-    """A process of another machine: it is unknown here whether it lives."""
+    """A process of another machine. This host cannot know whether it is alive."""
     return str(leases.Process("there", "manual-b", "other", pid, "1"))
 
 
@@ -157,7 +157,7 @@ def test_a_run_of_a_dead_worker_is_abandoned_or_retried(sf: standfast.Standfast,
     clock.advance("30s")
     claimed(held_by(sf, elsewhere()), "there")
     held_by(sf, leases.this_process(clock))
-    assert sf.runs.abandon_dead() == []  # it is unknown whether it lives
+    assert sf.runs.abandon_dead() == []  # this host cannot know whether it is alive
     clock.advance("61s")
     (gone,) = sf.runs.abandon_dead()
     assert (gone.state, gone.attempt, gone.host) == ("abandoned", 2, "there")
@@ -277,7 +277,7 @@ def test_runs_of_one_loop_run_one_after_the_other(place: Open, clock: ManualCloc
         assert slots == sorted(set(slots))
 
 
-def test_pages_of_runs_go_on_where_they_ended(sf: standfast.Standfast, clock: ManualClock) -> None:
+def test_each_page_of_runs_begins_after_the_last_one(sf: standfast.Standfast, clock: ManualClock) -> None:
     sf.loops.add("often", ["true"], every="1m", catch_up="all", catch_up_max=3)
     clock.advance("20m")
     sf.loops.fire_due()

@@ -83,7 +83,7 @@ def forget() -> None:
 
 
 def test_a_session_that_was_never_entered_warns() -> None:
-    """002-20: a forgotten `with` does nothing, and Python says so."""
+    """002-20: a forgotten `with` does nothing, and Python warns."""
     with pytest.warns(RuntimeWarning, match="session 'fix-42' was never entered"):
         forget()
 

@@ -415,7 +415,7 @@ def test_a_paused_owner_that_wakes_up_late_is_refused_by_its_fence(
 
 
 def test_a_lease_that_ran_out_is_taken_over_and_its_owner_is_refused(engine_url: str, tmp_path: Path) -> None:
-    """By time, where it is unknown whether the holder lives: the clock decides, then the fence."""
+    """If the holder may be alive, the clock decides, then the fencing token."""
     clock = ManualClock()
     first = standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock)
     second = actor(engine_url, tmp_path / "data", "worker", clock)

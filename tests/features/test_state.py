@@ -49,7 +49,7 @@ def test_a_value_lives_as_long_as_its_namespace(engine_url: str, tmp_path: Path)
         with pytest.raises(standfast.NotFound):
             sf.state.get("lookup")
         with pytest.raises(standfast.NotFound):
-            sf.state.get("branch")  # another session's is not everybody's
+            sf.state.get("branch")  # the session's namespace is separate
         with sf.session("fix-42") as s:
             assert dict(s.state) == {"branch": "fix-42"}
         assert sf.state.get("style", namespace="preferences").value == "tabs"

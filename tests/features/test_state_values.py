@@ -208,7 +208,7 @@ def test_a_refused_value_leaves_nothing_in_a_transaction_that_continues(sf: stan
 
 
 def test_a_verdict_is_about_one_version(sf: standfast.Standfast) -> None:
-    """001-65: recorded facts can be verified against the world."""
+    """001-65: recorded facts can be verified against the outside system."""
     made = sf.state.set("branch", "main", verify="git rev-parse main")
     assert (made.verify, made.verify_by, made.verdict) == ("git rev-parse main", sf.agent, None)
     stale = sf.state.verified("branch", version=1, verdict="stale", evidence="exit 128: no such branch")

@@ -220,7 +220,7 @@ def test_a_result_that_does_not_fit_its_own_annotation_is_not_recorded(sf: stand
         assert s.step("n", lambda: 7) == 7
 
 
-def test_arguments_that_have_no_plain_form_are_named_and_the_way_out_is_told(sf: standfast.Standfast) -> None:
+def test_arguments_without_a_plain_form_are_named_with_the_alternative(sf: standfast.Standfast) -> None:
     def use(client: object, issue: str) -> str:
         return issue
 

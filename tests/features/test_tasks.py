@@ -560,7 +560,7 @@ def test_a_late_worker_may_finish_a_task_that_was_not_claimed_again(
 
 
 def test_the_claim_that_was_lost_is_refused_even_under_its_own_name(place: Open, clock: ManualClock) -> None:
-    """A fence tells two claims of one actor apart."""
+    """The fencing token distinguishes two claims of one actor."""
     ann = place("ann")
     ann.tasks.add("flaky")
     first = ann.tasks.claim()
@@ -824,7 +824,7 @@ def test_every_change_leaves_a_receipt_that_can_be_proved(sf: standfast.Standfas
     assert len(sf.tasks.history(task)) == 9
 
 
-def test_an_edit_that_changes_nothing_is_not_told(sf: standfast.Standfast) -> None:
+def test_an_edit_without_a_change_is_not_journalled(sf: standfast.Standfast) -> None:
     task = sf.tasks.add("flaky", priority=1)
     assert sf.tasks.edit(task, priority=1, title="flaky").receipt is None
     edited = sf.tasks.edit(task, priority=0, body="x", due=when.utc(5))

@@ -338,7 +338,7 @@ def test_killed_between_two_files_the_next_export_ends_it(
 
 
 @pytest.mark.usefixtures("shell")
-def test_a_killed_text_import_continues(sf: Standfast, text: Path, tmp_path: Path, engine_url: str) -> None:
+def test_a_killed_bundle_import_continues(sf: Standfast, text: Path, tmp_path: Path, engine_url: str) -> None:
     filled(sf)
     sf.export(text=text)
     old = contents(text)

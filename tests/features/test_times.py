@@ -57,7 +57,7 @@ NOW_US = int(NOW.timestamp()) * SECOND_US
     ],
 )
 def test_a_time_in_the_past(given: Any, away_us: int) -> None:
-    """The text "7d" is so long ago, a weekday is the latest one."""
+    """The text "7d" means 7 days ago, and a weekday means the last one."""
     assert when.past(given, NOW_US, "since").us - NOW_US == away_us
 
 
@@ -75,7 +75,7 @@ def test_a_time_in_the_past(given: Any, away_us: int) -> None:
     ],
 )
 def test_a_time_in_the_future(given: Any, away_us: int) -> None:
-    """The text "2d" is in two days, a weekday is the next one."""
+    """The text "2d" means in 2 days, and a weekday means the next one."""
     assert when.future_us(given, NOW_US, "due") - NOW_US == away_us
 
 

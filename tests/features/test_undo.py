@@ -24,7 +24,7 @@ def newest(sf: Standfast) -> str:
 
 
 def rows(sf: Standfast, table: str) -> list[dict[str, object]]:
-    """All rows of a table, without the columns that an undo leaves as they are."""
+    """All rows of a table, without the columns that an undo does not restore."""
     text = f"SELECT * FROM {table}"
     found = [{name: value for name, value in row.items() if name not in removed.NOT_KEPT} for row in sf.rows(text)]
     return sorted(found, key=repr)

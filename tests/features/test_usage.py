@@ -88,7 +88,7 @@ def test_an_unknown_group_is_refused_with_the_five_known_ones(sf: standfast.Stan
 
 
 def test_a_cost_alone_counts_as_no_response(sf: standfast.Standfast, used: Callable[..., None]) -> None:
-    """000-38: Claude Code tells the cost of a session in a record of its own."""
+    """000-38: Claude Code writes the cost of a session into a separate record."""
     used("fix-1", None, 0, cost=1_000_000)
     (one,) = sf.usage.list()
     assert (one.responses, one.cost) == (0, "$1.00")

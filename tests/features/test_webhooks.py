@@ -95,7 +95,7 @@ def test_an_id_means_something_only_from_its_source_and_in_its_scope(engine_url:
     assert len(ids) == 4
 
 
-def test_another_payload_under_a_known_id_is_refused_by_name_and_told(sf: standfast.Standfast) -> None:
+def test_another_payload_under_a_known_id_is_refused_with_the_difference(sf: standfast.Standfast) -> None:
     """RULES 7: every key is stored with the hash of its content, because a dropped event would be lost."""
     first = sf.webhooks.receive("stripe", "evt_1", PAID)
     with pytest.raises(KeyConflict, match="data differ") as caught:
@@ -634,7 +634,7 @@ def test_an_event_is_found_by_any_name_it_has(sf: standfast.Standfast) -> None:
         sf.webhooks.get(7)  # type: ignore[arg-type]
 
 
-def test_pages_go_on_where_they_ended(sf: standfast.Standfast) -> None:
+def test_each_page_of_events_begins_after_the_last_one(sf: standfast.Standfast) -> None:
     ids = [sf.webhooks.receive("s", str(n), {}).id for n in range(5)]
     for state in (None, "received"):
         first = sf.webhooks.list(state=state, limit=3)

@@ -146,7 +146,7 @@ def test_where_masks_and_does_not_connect(home: Path) -> None:
 
 
 def test_without_a_command_it_prints_the_status(home: Path) -> None:
-    """003-8, 003-40: the first screen tells where, what, and what to type next."""
+    """003-8, 003-40: the first screen shows the store, its content and the next command."""
     first = run(home=home)
     assert "nothing yet" in first.stdout
     assert "next: standfast demo" in first.stderr

@@ -115,7 +115,7 @@ def test_no_more_run_together_than_there_are_workers(sf: standfast.Standfast, tm
 
 
 def test_a_tick_with_nothing_to_do_writes_nothing(sf: standfast.Standfast) -> None:
-    """Every write rings the bell that wakes it: it would never sleep."""
+    """Each write sends the notification that wakes the daemon, so it would never sleep."""
     serving = daemon(sf)
     serving.tick()
     with sf._store.watch() as watch:
@@ -333,7 +333,7 @@ def test_a_transient_fault_is_waited_out_by_one_part_and_logged_once() -> None:
     assert said == ["busy: waiting: locked", "busy: well again after 12 failures"]
 
 
-def test_a_part_that_fails_is_made_again_later_and_later_and_the_others_go_on() -> None:
+def test_a_failing_part_restarts_at_growing_intervals_and_the_others_continue() -> None:
     clock, said = ManualClock(), list[str]()
     bad, well = Flaky(clock, [RuntimeError("a bug")] * 1000), Flaky(clock, [])
     supervisor = Supervisor({"bad": bad.make, "well": well.make}, clock, said.append)

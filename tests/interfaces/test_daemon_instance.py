@@ -89,7 +89,7 @@ def test_killed_it_is_free_at_once_and_the_file_stays(tmp_path: Path) -> None:
 
 
 def test_a_recycled_pid_blocks_no_daemon_and_is_never_signalled(tmp_path: Path) -> None:
-    """000-35: the number of the dead daemon belongs to another process now."""
+    """000-35: another process has the pid of the dead daemon now."""
     innocent = subprocess.Popen(["sleep", "60"])
     try:
         alive = process(innocent.pid, SYSTEM)
@@ -143,7 +143,7 @@ def test_a_link_is_refused_and_what_it_leads_to_is_not_touched(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_something_that_is_no_file_is_refused_without_waiting(tmp_path: Path, make: object) -> None:
+def test_a_fifo_in_place_of_the_file_is_refused_at_once(tmp_path: Path, make: object) -> None:
     make(tmp_path / instance.NAME)  # type: ignore[operator]
     with pytest.raises(UnsafeStorage, match="not a regular file"):
         Instance(str(tmp_path), SYSTEM)

@@ -108,7 +108,7 @@ def test_a_call_without_an_answer_is_pending_and_never_failed(sf: standfast.Stan
 def test_an_outcome_is_the_one_that_the_agent_reported(
     agent: str, given: dict[str, Any], status: str, code: int | None
 ) -> None:
-    """000-18: Codex tells the output of a shell and not how it ended: unknown."""
+    """000-18: Codex reports the output of a shell command without its exit code, so the outcome is unknown."""
     found = heard(given, agent=agent)
     assert (found.status, found.exit_code) == (status, code)
 
@@ -320,7 +320,7 @@ def test_a_failed_turn_or_an_open_question_waits_for_a_person(sf: standfast.Stan
     assert sf.sessions.get("claude-code:s2").state == "active"
 
 
-def test_the_brief_is_all_a_starting_agent_is_told(tmp_path: Path) -> None:
+def test_a_starting_agent_reads_only_the_brief(tmp_path: Path) -> None:
     """001-14: at the start and after a compaction, in the agent's own format; nothing to tell is nothing."""
     data = tmp_path / "data"
     start = payload("SessionStart", source="compact", cwd=tmp_path)

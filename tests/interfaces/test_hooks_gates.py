@@ -1,4 +1,4 @@
-"""Gates, where an agent's commands pass by: held until a person or an effect says so."""
+"""Gates for the commands of an agent: refused until a person approves or an effect is recorded."""
 
 from __future__ import annotations
 

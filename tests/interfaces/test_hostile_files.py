@@ -127,7 +127,7 @@ def open_umask() -> Iterator[None]:
 
 
 def test_no_file_in_the_data_directory_is_readable_by_others_under_umask_000(tmp_path: Path, open_umask: None) -> None:
-    """000-50: the daemon's log included, also one that an older version made for everybody."""
+    """000-50: this includes the daemon's log, also one that an older version made readable for all."""
     log = tmp_path / ".standfast" / "daemon" / "log"
     assert run("daemon", "start", home=tmp_path).returncode == 0
     try:
@@ -191,7 +191,7 @@ def test_no_error_about_a_configuration_prints_its_content(tmp_path: Path) -> No
 
 
 def test_the_url_of_a_database_is_read_from_stdin_or_from_a_variable(tmp_path: Path) -> None:
-    """003-24: so that no password is in the process list; given there, the command says so."""
+    """003-24: no password is in the process list. If it is given on the command line, the command warns."""
     url = f"postgresql://u:{PASSWORD}@db.example.org/x"
     ways = [
         run("db", "pg", "-", "--no-test", "--global", home=tmp_path, input=f"{url}\n"),

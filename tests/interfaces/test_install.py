@@ -566,7 +566,7 @@ def test_claude_code_refuses_a_call_whose_hook_does_not_answer() -> None:
         (CODEX, "config.toml", "[features]\nhooks = false\n"),
     ],
 )
-def test_hooks_that_are_switched_off_as_a_whole_are_told(agent: Any, file: str, text: str, tmp_path: Path) -> None:
+def test_hooks_that_are_switched_off_are_reported(agent: Any, file: str, text: str, tmp_path: Path) -> None:
     directory = tmp_path / agent.home
     directory.mkdir()
     (directory / file).write_text(text)

@@ -117,7 +117,7 @@ def test_a_box_is_read_while_a_live_session_or_process_is_there(sf: standfast.St
     assert not sf.mail.has_reader("missing-there")
     agent.hook(STOP)
     assert not sf.mail.has_reader(f"session:{agent.name}")
-    sf.mail.read(to="worker")  # this process takes mail as a worker: it is there while it lives
+    sf.mail.read(to="worker")  # this process claims mail as a worker, so it counts as a reader while it is alive
     with sf.session("fix-42", agent="coder"):
         assert sf.mail.has_reader("session:fix-42")
         assert sf.mail.has_reader("coder")

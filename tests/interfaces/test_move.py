@@ -296,7 +296,7 @@ def test_a_move_to_a_server_is_finished_from_any_host(shell: Run, home: Path, pg
 
 
 def test_a_move_of_another_process_is_not_disturbed(shell: Run, two: tuple[str, str], home: Path) -> None:
-    """002-11: while the mover lives, its lock is taken. Its process id says nothing here."""
+    """002-11: while the moving process is alive, its lock is held. Its pid proves nothing here."""
     a, b = two
     answer(shell, a, "task", "add", "one")
     assert move(shell, a, b, STANDFAST_CRASH_AT="move.after_mark").returncode == -9

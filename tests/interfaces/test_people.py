@@ -226,7 +226,7 @@ def test_a_gate_of_another_repository_stops_an_agents_loop(tmp_path: Path) -> No
 
 
 def test_a_program_that_uses_the_library_is_not_a_command(sf: standfast.Standfast) -> None:
-    """An agent runs its user's tests: `sf.approvals.grant` in them works. docs/operating/security.md says so."""
+    """An agent that runs its user's tests may call `sf.approvals.grant` in them (docs/operating/security.md)."""
     assert people.refusal("answers an approval") is None
 
 

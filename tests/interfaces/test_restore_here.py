@@ -238,7 +238,7 @@ def test_a_store_that_went_back_does_not_replace_the_ledger_of_its_copy(
     assert error(shell, "credit", "add", "ann", "5", "--key", "topup:2") == (4, "gap_open")
 
 
-def test_two_processes_that_notice_the_same_gap_both_go_on(
+def test_two_processes_that_notice_the_same_gap_both_continue(
     shell: Run, url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """003-42: one of them opens the gap; the other finds it open."""

@@ -153,7 +153,7 @@ def test_a_hook_takes_home_a_part_and_leaves_the_rest(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_is_still_at_it_keeps_its_file(tmp_path: Path) -> None:
-    """Taken aside under a writer's hands, the file is left until that writer is done."""
+    """If the spool is renamed while a hook writes to it, the file stays until that hook has finished."""
     there, data = tmp_path / "spool", tmp_path / "data"
     spool.append([str(there)], str(data), "codex:s1", "", said("one", at_us=1))
     with open(there / "open.ndjson", "ab") as writer, standfast.open(data_dir=data) as sf:

@@ -46,7 +46,7 @@ def code(done: subprocess.CompletedProcess[str]) -> tuple[int, str]:
 
 
 def test_a_value_is_set_read_swapped_and_deleted_in_a_shell(home: Path, tmp_path: Path) -> None:
-    """001-68: key, value, version; a write over an old version is refused and says so."""
+    """001-68: key, value and version. A write over an old version is refused with the current one."""
     assert run("state", "get", "n", home=home).returncode == 3
     assert not (home / ".standfast").exists()
     made = said("state", "set", "n", '{"a": [1, true]}', "--for", "1h", home=home)

@@ -163,7 +163,7 @@ class Workers:
         for _ in range(count):
             self._count += 1
             name = f"worker-{self._count}"
-            # Most hold a task as long as their shell lives; the others for two seconds since their last command.
+            # Most workers hold a task while their shell is alive, the others for 2 s after their last command.
             tie = "--for 2s" if self._count % 4 == 0 else "--while $$"
             standfast_ = f"{shlex.quote(sys.executable)} -c {shlex.quote(MAIN)}"
             variables = {"STANDFAST_ACTOR": name, "STANDFAST_DB_URL": self._url}

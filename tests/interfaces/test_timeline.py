@@ -131,7 +131,7 @@ with standfast.open() as sf, sf.session("fix-42") as s:
 
 
 def test_the_approver_is_named_and_not_the_agent_that_asked(engine_url: str, tmp_path: Path) -> None:
-    """R39, 000-17: granted, denied and resolved are the deeds of the one who said so."""
+    """R39, 000-17: `granted`, `denied` and `resolved` name the person who answered."""
     with standfast.open(engine_url, data_dir=tmp_path / "data", agent="ann") as sf:
         for n, answer in enumerate((sf.approvals.grant, sf.approvals.deny)):
             with (

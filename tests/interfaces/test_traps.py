@@ -161,7 +161,7 @@ with standfast.open(url, data_dir=data) as sf, sf.session("one") as s:
 def test_of_two_processes_that_resume_one_session_one_wins_and_the_other_gets_its_name(
     engine_url: str, tmp_path: Path
 ) -> None:
-    """000-36: never two owners; the dead one's work is taken over at once."""
+    """000-36: there are never two owners, and work of a dead process is taken over at once."""
     arguments = [sys.executable, "-c", SLOW, engine_url, str(tmp_path / "data")]
     first = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None

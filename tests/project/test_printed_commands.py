@@ -1,4 +1,4 @@
-"""Every command that a text of ours tells people to type exists, with the options it is printed with."""
+"""Every command that our texts print exists, with the printed options."""
 
 from __future__ import annotations
 

@@ -173,7 +173,9 @@ def test_a_replay_is_exact_in_a_pipe_and_clean_on_a_terminal(home: Path) -> None
 
 
 def test_markdown_is_escaped(home: Path) -> None:
-    """R38: `timeline --md` is pasted into web pages: no image, link or tag of a stranger is live there."""
+    """R38: people paste `timeline --md` into web pages, so it contains no active image, link or tag of another
+    author.
+    """
     hostile = "<img src=x onerror=alert(1)> ![a](http://x/y.png) [click](javascript:x) `code` a|b *bold* https://x.org"
     run("decide", hostile, "--why", "w", "--then", "t", home=home)
     shown = run("timeline", "--md", home=home).stdout

@@ -45,7 +45,7 @@ def saver(place: Path, official: bool) -> Any:
 
 
 def acting(place: Path, opened: Any, official: bool, then: Callable[[], Any]) -> Any:
-    """A graph whose node writes a line into the world and continues with `then`."""
+    """A graph whose node writes a line into the outside file and continues with `then`."""
     from standfast_prove.graphs import answering
 
     world = place / "world"

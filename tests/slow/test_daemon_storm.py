@@ -38,7 +38,7 @@ def test_two_machines_on_one_server_with_partitions_and_kills_run_each_slot_once
 
 
 def test_a_server_that_is_away_is_waited_for(tmp_path: Path, pg_database: str) -> None:
-    """000-13: weather, also when it starts."""
+    """000-13: a transient fault, also at the start of the daemon."""
     held(daemons.server_away(tmp_path, url=pg_database, seconds=1.5))
 
 

@@ -171,7 +171,7 @@ class Lock(Thing):
     def step(self, state: Held, asked: Asked, result: Any, seen: bool) -> Held | None:
         kind, who, fence = asked
         if who in state.dead:
-            return None  # the dead ask no more
+            return None  # dead processes make no calls
         if kind == "get":
             return fits(state, [state.fence, not state.free], result, seen)
         if kind == "acquire":

@@ -375,7 +375,7 @@ class World:
             one.worker and self._is_dead(one, one.worker) for model in self.models.values() for one in model.open
         )
         if alive and self.draw.random() < 0.9:
-            return  # asked now and then, to see that nothing is taken from the living
+            return  # called sometimes, to check that no live worker loses its run
         acked = sorted((run.loop, run.slot_us) for run in self.sf.runs.abandon_dead(limit=1000))
         expected = []
         for name, model in self.models.items():

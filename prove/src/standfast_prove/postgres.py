@@ -230,7 +230,7 @@ class Launcher:
             return binaries
         package = binaries.parent.parent
         shutil.copytree(binaries.parent, root / "copy" / package.name / "pginstall", symlinks=True)
-        libraries = package.with_name(package.name + ".libs")  # found relative to the binaries
+        libraries = package.with_name(package.name + ".libs")  # the server finds these files relative to its binaries
         if libraries.exists():
             shutil.copytree(libraries, root / "copy" / libraries.name)
         return root / "copy" / package.name / "pginstall" / binaries.name

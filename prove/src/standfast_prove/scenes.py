@@ -1,4 +1,4 @@
-"""The world for tests of effects, and ways to lose a holder without losing the test."""
+"""An outside system for tests of effects, and ways to kill a holder without ending the test."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Other people's packages to compare with: installed from PyPI on request, never part of the project.
+"""Packages of other projects to compare with. They are installed from PyPI on request and never part of the project.
 
 They go into a directory of their own inside the environment, so that nothing else ever imports them.
-Without a network the benchmark says so and does what it can by hand.
+Without a network the benchmark reports this and measures what it can.
 """
 
 from __future__ import annotations

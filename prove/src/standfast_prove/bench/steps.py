@@ -1,6 +1,6 @@
 """Durable steps and effects in one session, against a raw row each and against DBOS; and what a resume costs.
 
-Everybody works in a process of its own that stays ready between the rounds. A round opens one session
+Each contestant works in its own process, which stays ready between the rounds. A round opens one session
 (of DBOS: one workflow) and calls a trivial function in it again and again; only the calls are timed, and
 each of them leaves the same 200 characters on disk.
 

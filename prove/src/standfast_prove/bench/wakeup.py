@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 
 
 def wakeup(plan: Plan) -> list[Table]:
-    """One process writes, another waits for it: with our bell, and by looking every 10 ms."""
+    """One process writes, and another waits for it: with our notification, and by polling every 10 ms."""
     sent = SENT if plan.window_s >= 0.2 else 5
     with Pair(plan, bell=True) as bell, Pair(plan, bell=False) as poll:
         contestants = {"bell": lambda: bell.round(sent), "poll": lambda: poll.round(sent)}

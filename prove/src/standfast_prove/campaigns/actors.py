@@ -48,7 +48,7 @@ ROOT = "family"
 SCOPE = "family"
 HERE = "standfast_prove.campaigns.actors:"
 KINDS = (("probed", "asked"), ("idempotent", "probed"), ("plain",))
-"""What each third of the jobs sends. `asked` needs a yes, `plain` a person where it is in doubt."""
+"""The effect that each third of the jobs sends. `asked` needs an approval, `plain` a person if it is in doubt."""
 SHORT = "20ms"
 """A claim that ends before its work does. Another worker takes the task, and the fence has to hold."""
 PATIENCE_S = 600.0
@@ -220,7 +220,7 @@ def _connections(url: str | None) -> Iterator[Callable[[], int]]:
 
 
 def _judge(outcome: Outcome, place: Path, asked: dict[str, object], seed: int) -> None:
-    """Check that everything happened once, by books outside the store."""
+    """Check by files outside the store that everything happened once."""
     jobs = int(str(asked["jobs"]))
     world, acked = World(place).lines(), [json.loads(line) for line in noted(place / "acked")]
     with _opened(asked, "judge") as sf:
@@ -324,7 +324,9 @@ class World:
 
 
 class Audit:
-    """Looks, again and again, and compares: the tables with the journal, both with the books, now with before."""
+    """Reads the store again and again and compares tables, journal and outside files with each other and with earlier
+    reads.
+    """
 
     def __init__(self, sf: standfast.Standfast, place: Path) -> None:
         self._sf, self._place = sf, place
@@ -489,7 +491,7 @@ class Actor:
 
 @contextmanager
 def _living(asked: dict[str, Any], role: str) -> Iterator[Actor]:
-    """One life. With a fuse it ends at that crash point it passes."""
+    """Run one process. With a fuse it dies at the given crash point."""
     number, fuse = asked["number"], asked["fuse"]
     with Patching() as patch:
         if asked["careless"]:

@@ -44,7 +44,7 @@ AGENTS = 2
 KINDS = ("plain", "probed", "idempotent", "keyed", "plain")
 """The effects of one agent, in this order."""
 FUSE_MAX = 60
-"""Crash points that an agent passes before it dies, at most; a whole life has about as many."""
+"""The most crash points that an agent passes before it is killed. A whole run has about as many."""
 PASSES_MAX = 40
 PATIENCE_S = 60.0
 TOOLS = ("here", "here, lost", "cp")
@@ -59,7 +59,7 @@ def run(
     tools: tuple[str, ...] = TOOLS,
     forgetful: bool = False,
 ) -> Outcome:
-    """So many disasters, each with a store and a book of its own."""
+    """Play a number of disasters, each with its own store and its own file of arrived requests."""
     outcome, chance = Outcome("disasters"), random.Random(f"disasters {seed}")
     with Nursery(words=place / "words") as nursery:
         warmed(nursery, postgres=url is not None)
@@ -278,7 +278,9 @@ def _effect(session: Any, place: Path, name: str, kind: str) -> str:
 
 
 def recover(*, url: str, place: str, forgetful: bool) -> None:
-    """Every agent from the top; a person resolves each doubt by the book, and closes the gap in the end."""
+    """Run every agent from the top. A person resolves each doubt by the file of arrived requests, and finally closes
+    the gap.
+    """
     answers = Oracle(Path(place) / "answers")
     for agent in range(AGENTS):
         for _ in range(PASSES_MAX):

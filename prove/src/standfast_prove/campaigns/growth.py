@@ -43,7 +43,7 @@ _PAD = "substr('00000000000000000000000000', 1, 26 - length(CAST(u AS TEXT))) ||
 _HASH = "'h1:' || substr('0000000000000000000000000000000000000000000000000000000000000000', 1, 64)"
 _HOLDER = "'p:host:12345678:4026531836:4711:471147'"
 _TOLD_US = "CAST(:now_us AS BIGINT) + u - :first"
-"""In order: a chunk takes longer to write than the moments it tells of."""
+"""In order, because writing a chunk takes longer than the time span of its events."""
 EFFECTS = statement(
     "INSERT INTO effect (id, scope, session_id, tool, key, n, by_hash, intent_hash, intent, state, attempt, result,"
     " planned_us, first_dispatched_us, dispatched_us, ended_us, updated_us)"

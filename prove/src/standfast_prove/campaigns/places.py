@@ -181,13 +181,15 @@ def work(*, place: str, cwd: str, fuse: int, where: str, job: int, **asked: Any)
 
 
 def visit(*, cwd: str, **asked: Any) -> None:
-    """Any command in a repository tells the store both of its labels."""
+    """Any command in a repository stores both labels of the repository."""
     os.chdir(cwd)
     _opened(asked).close()
 
 
 def resolve(*, cwd: str, place: str, **asked: Any) -> None:
-    """A person waits until every request has arrived, looks into the book, and resolves what has no probe."""
+    """A person waits until every request has arrived, reads the file of arrived requests, and resolves effects
+    without a probe.
+    """
     os.chdir(cwd)
     while not _all_arrived(Path(place)):
         time.sleep(0.005)

@@ -78,7 +78,7 @@ class _Crew:
             self._outcome.refuse(daemon.stop(), "the daemon did not end well")
 
     def _torment(self, end: float) -> None:
-        """One life of the daemon, and what happens to the others meanwhile."""
+        """Run the daemon once, with faults for the other processes meanwhile."""
         while time.monotonic() < end and not self._outcome.bad and self._draw.random() > 0.1:
             time.sleep(self._draw.uniform(0.05, 0.5))
             self._kill(self._draw.choice(list(self._alive)))

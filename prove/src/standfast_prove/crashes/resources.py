@@ -52,7 +52,7 @@ CONTROL = ("core:TooEarly",)
 
 
 def world(name: str, place: Path, url: str | None = None) -> World:
-    """The world "module:Class", with a directory of its own in `place`."""
+    """The crash program ("world") "module:Class", with its own directory in `place`."""
     module, _, kind = name.partition(":")
     made: World = getattr(import_module(f"standfast_prove.crashes.{module}"), kind)(place / kind.lower(), url)
     return made

@@ -15,7 +15,7 @@ STRETCH = 5
 
 
 class Undone(World):
-    """One task and one value; each life changes both, undoes both, and extends the digests."""
+    """One task and one value. Each process changes both, undoes both, and extends the digests."""
 
     def live(self) -> None:
         with short_stretches(STRETCH), self.open() as sf:

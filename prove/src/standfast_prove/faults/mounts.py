@@ -1,6 +1,6 @@
 """Small file systems of our own: one that fills up, one that becomes read-only, one that is cut off.
 
-All of them need root and a kernel that lets us mount; elsewhere `Unavailable` says so.
+All of them need root and a kernel that lets us mount; elsewhere they raise `Unavailable`.
 """
 
 from __future__ import annotations

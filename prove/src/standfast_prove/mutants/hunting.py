@@ -31,7 +31,7 @@ class Found(NamedTuple):
     harness: str
     found: bool = False
     tries: int = 0
-    """Lives, seeds or programs that were played, the one that noticed included."""
+    """The number of processes, seeds or programs that were played, with the one that found the bug."""
     seconds: float = 0.0
     complaint: str = ""
     not_run: str = ""

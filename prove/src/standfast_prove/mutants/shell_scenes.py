@@ -83,7 +83,7 @@ def check_foreign_tables(sf: standfast.Standfast) -> None:
 
 
 def check_dropped_table(sf: standfast.Standfast) -> None:
-    """Another program drops a table of ours: every call says so, and `doctor` names it."""
+    """Another program drops one of our tables. Every call raises an error that names it, and so does `doctor`."""
     stock_sqlite(sf, "DROP TABLE task")
     with raising(standfast.Corrupt, match="no such table: task"):
         sf.tasks.list()

@@ -68,7 +68,9 @@ class Lost(Exception):
 
 
 class Payments(Workload):
-    """Agents on one session; the remote keeps the books. Two approvers, and two operators who look before they say."""
+    """Agents on one session. The remote records the requests. Two approvers, and two operators who check before they
+    resolve.
+    """
 
     def begin(self) -> None:
         kinds = ["plain", "probed", "idempotent"]
