@@ -7,7 +7,7 @@ depend on whose terminal it was started from.
 
     sf           a fresh store, once on SQLite and once on PostgreSQL
     engine_url   the same two, not opened yet
-    pg_database  a fresh, empty PostgreSQL database
+    pg_database  the one on PostgreSQL, not opened yet
     pg_url       the server itself: one per test process, started when first asked for
 
 The order of modules, and of the tests in each, is shuffled by a seed that is printed first. `--seed N` repeats it.
@@ -242,13 +242,6 @@ def pg_url() -> Iterator[str]:
         yield server.url
 
 
-@pytest.fixture
-def pg_database(pg_url: str) -> Iterator[str]:
-    """A fresh, empty database for this test alone, dropped afterwards, also with open connections."""
-    with fresh_database(pg_url) as url:
-        yield url
-
-
 @pytest.fixture(scope="session")
 def file_templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], FileTemplate]:
     """An empty store, or one with neighbours in it, to be copied for each test."""
@@ -275,25 +268,43 @@ def database_templates(
         yield made
 
 
+def creates_its_store(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("without_store") is not None and "sf" not in request.fixturenames
+
+
+@pytest.fixture
+def pg_database(request: pytest.FixtureRequest, pg_url: str) -> Iterator[str]:
+    """A database with an empty store for this test alone, dropped afterwards, also with open connections.
+
+    For a test with the mark `without_store` the database is empty.
+    """
+    if creates_its_store(request):
+        with fresh_database(pg_url) as url:
+            yield url
+    else:
+        template: DatabaseTemplate = request.getfixturevalue("database_templates")(False)
+        with template.copy(pg_url) as url:
+            yield url
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh place to open a store at, once on each engine; for a test that asks for `sf` too, an empty store.
+    """An empty store, once on each engine. It is a copy of one, which costs no migration.
 
     For the modules that `neighbours.py` names, the store has rows of others in it: none of them may have changed
-    when the test has ended.
+    when the test has ended. For a test with the mark `without_store` there is no store at this place yet.
     """
     beside = has_neighbours(request.module.__name__, request.function.__name__)
-    from_template = beside or "sf" in request.fixturenames
     if request.param == "sqlite":
         url = str(tmp_path / "standfast.db")
-        if not from_template:
+        if creates_its_store(request):
             yield url
             return
         template: FileTemplate = request.getfixturevalue("file_templates")(beside)
         yield template.copy(Path(url))
         template.unchanged(url)
-    elif from_template:
-        filled: DatabaseTemplate = request.getfixturevalue("database_templates")(beside)
+    elif beside:
+        filled: DatabaseTemplate = request.getfixturevalue("database_templates")(True)
         with filled.copy(request.getfixturevalue("pg_url")) as url:
             yield url
             filled.unchanged(url)

@@ -110,6 +110,7 @@ def test_an_old_process_continues_beside_an_additive_change_and_is_fenced_by_min
         assert old.leases.get("beside").fence == 1
 
 
+@pytest.mark.without_store
 def test_a_changed_later_migration_is_refused(engine_url: str) -> None:
     """003-16: a migration is never edited once a store has it."""
     engine_of(engine_url, NOBODY, (*MIGRATIONS, LATER[0])).close()
@@ -118,6 +119,7 @@ def test_a_changed_later_migration_is_refused(engine_url: str) -> None:
         engine_of(engine_url, NOBODY, (*MIGRATIONS, edited))
 
 
+@pytest.mark.without_store
 @pytest.mark.parametrize("steps", [0, 3], ids=["schema 1", "schema 4"])
 def test_a_development_store_is_refused_and_not_changed(engine_url: str, tmp_path: Path, steps: int) -> None:
     """003-38: the history starts with the first release. An older store is refused and not changed."""

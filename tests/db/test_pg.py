@@ -65,6 +65,7 @@ def serving(pid: int) -> bool:
     return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
+@pytest.mark.without_store
 def test_each_test_has_a_database_of_its_own(pg_database: str, pg_url: str) -> None:
     assert pg_database != pg_url
     with psycopg.connect(pg_database) as connection:
@@ -73,6 +74,7 @@ def test_each_test_has_a_database_of_its_own(pg_database: str, pg_url: str) -> N
         assert connection.execute("SHOW server_encoding").fetchone() == ("UTF8",)
 
 
+@pytest.mark.without_store
 def test_engine_url_names_an_empty_store_on_each_engine(engine_url: str, tmp_path: Path) -> None:
     if engine_url.startswith("postgresql://"):
         with psycopg.connect(engine_url) as connection:

@@ -23,6 +23,7 @@ from standfast.errors import Corrupt, SchemaTooNew, StorageError, UnsafeStorage
 from standfast_prove.campaigns import boot
 from standfast_prove.postgres import TemporaryPostgres
 
+pytestmark = pytest.mark.without_store
 CALLER = Caller(actor="tester", holder="h", scope="", clock=SYSTEM)
 MINE = statement("INSERT INTO lease (scope, name, fence) VALUES ('', :name, 1)")
 NEXT = Migration(version=LATEST + 1, name="next", text="CREATE TABLE next_thing (key TEXT NOT NULL PRIMARY KEY);")

@@ -322,6 +322,7 @@ def test_a_dry_run_makes_not_even_a_store(home: Path) -> None:
     assert sorted(os.listdir(home)) == ["bad.json", "bad.toml", "fleet.json"]
 
 
+@pytest.mark.without_store
 def test_a_dry_run_makes_no_schema_on_a_server_either(home: Path, pg_database: str) -> None:
     import psycopg
 

@@ -17,6 +17,8 @@ from standfast.admin import push as pushing
 from standfast.cli import app
 from tests.interfaces.test_cli import run
 
+pytestmark = pytest.mark.without_store
+
 SECRET = "ghp_" + "a1B2" * 9
 
 

@@ -89,6 +89,7 @@ def test_a_choice_is_saved_for_the_project_or_the_account(project: Path, tmp_pat
     assert config.load().source == "project"
 
 
+@pytest.mark.without_store
 def test_a_postgres_url_is_tested_before_it_is_saved(
     project: Path, tmp_path: Path, shown: Any, pg_database: str
 ) -> None:

@@ -24,6 +24,7 @@ def events(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
+@pytest.mark.without_store
 def test_a_new_store_logs_its_migration_and_its_opening(
     engine_url: str, tmp_path: Path, events: pytest.LogCaptureFixture
 ) -> None:

@@ -29,6 +29,8 @@ from standfast.db.tables import Sum, line
 from standfast.interchange import plain_files
 from tests import remembering
 
+pytestmark = pytest.mark.without_store
+
 Run = Callable[..., Any]
 
 

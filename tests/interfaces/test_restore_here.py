@@ -264,6 +264,7 @@ def test_two_processes_that_notice_the_same_gap_both_continue(
         crash.disarm()
 
 
+@pytest.mark.without_store
 def test_a_missing_store_is_restored_unattended(shell: Run, url: str) -> None:
     """003-13: `restore --if-missing` in an entrypoint: nothing to do, or the newest copy."""
     assert answer(shell, "restore", "--if-missing")["store"] is None

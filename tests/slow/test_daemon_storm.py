@@ -12,6 +12,8 @@ import pytest
 from standfast_prove.campaigns import daemons
 from tests.skipping import or_skip
 
+pytestmark = pytest.mark.without_store
+
 
 def held(outcome: object) -> None:
     assert not outcome.bad, str(outcome)  # type: ignore[attr-defined]

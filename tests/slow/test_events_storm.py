@@ -16,6 +16,8 @@ from standfast.errors import VersionConflict
 from standfast_prove.campaigns.events import WRITERS, everything, storm
 from standfast_prove.faults.children import Nursery
 
+pytestmark = pytest.mark.without_store
+
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
