@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from standfast.db import store_memory
+from tests import commands
 from tests.conftest import REAL_HOME_VARIABLE
 
 
@@ -41,13 +41,4 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def run(home: Path, *words: str, input: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     """One command of an account whose home this is, without a terminal."""
-    return subprocess.run(
-        [sys.executable, "-m", "standfast", *words],
-        env=environment(home, **more),
-        cwd=home,
-        input=input,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        start_new_session=True,
-    )
+    return commands.run(*words, environment=environment(home, **more), cwd=home, input=input)

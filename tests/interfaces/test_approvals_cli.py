@@ -23,8 +23,9 @@ import standfast
 from standfast.cli.approval_question import broken, visible
 from standfast.errors import ApprovalRequired
 from standfast_prove.planned import dispatch, plan, reword
+from tests import commands
+from tests.commands import MAIN
 
-MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
 ON_ITS_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); " + MAIN
 IN_THE_BACKGROUND = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
@@ -54,16 +55,7 @@ def environment(data: Path, **variables: str) -> dict[str, str]:
 
 def run(*words: str, data: Path, input: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     """In a session of its own, so that there is no terminal anywhere."""
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
-        env=environment(data, **variables),
-        cwd=data.parent,
-        input=input,
-        stdin=subprocess.DEVNULL if input is None else None,
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-    )
+    return commands.run(*words, environment=environment(data, **variables), cwd=data.parent, input=input)
 
 
 class Person:

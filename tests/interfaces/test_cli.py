@@ -27,9 +27,10 @@ from standfast.cli.output import Format, Out, dumps
 from standfast.cli.registry import BY_NAME, ENTRIES, FRONT, GROUPS
 from standfast.cli.render import Column
 from standfast.ids import new_id, short
+from tests.commands import MAIN
+from tests.commands import run as forked
 
 ROOT = Path(__file__).resolve().parents[2]
-MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -42,15 +43,7 @@ def run(
     *words: str, home: Path, cwd: Path | None = None, input: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """`standfast words…` in a process and a home of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
-        env=environment(home, **variables),
-        cwd=cwd or home,
-        input=input,
-        stdin=subprocess.DEVNULL if input is None else None,
-        capture_output=True,
-        text=True,
-    )
+    return forked(*words, environment=environment(home, **variables), cwd=cwd or home, input=input)
 
 
 def environment(home: Path, **variables: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +15,8 @@ import standfast
 from standfast.admin.agents import install
 from standfast.config import files, load
 from standfast.config.scope import repository
-from tests.interfaces.test_cli import MAIN, environment, run
+from tests import commands
+from tests.interfaces.test_cli import environment, run
 
 PASSWORD = "s3cr3tpass"
 
@@ -39,15 +39,7 @@ NO_FILES = [fifo, device, listening]
 
 def timed(*words: str, home: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A command that must not block."""
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
-        env=environment(home),
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return commands.run(*words, environment=environment(home), cwd=cwd)
 
 
 # -- only regular files are read -----------------------------------------------------------------------------

@@ -15,8 +15,9 @@ import standfast
 from standfast.cli.app import build
 from standfast.config import people
 from standfast.errors import ApprovalRequired, InvalidInput
+from tests import commands
+from tests.commands import MAIN
 
-MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
 AGENT = {"CLAUDECODE": "1"}
 REFUSED = (
     "approve zzzzzz",
@@ -65,16 +66,7 @@ OPEN = {
 
 def run(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "STANDFAST_DATA_DIR": str(cwd / "data"), **variables}
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
-        env=environment,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        timeout=60,
-    )
+    return commands.run(*words, environment=environment, cwd=cwd)
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 import standfast
+from tests import commands
+from tests.commands import MAIN
 
-MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
 STANDFAST = f'"{sys.executable}" -c "{MAIN}"'
 
 
@@ -46,9 +47,7 @@ class Shell:
         )
 
     def run(self, *words: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words, stdin=subprocess.DEVNULL if input is None else subprocess.PIPE)
-        out, err = process.communicate(input, timeout=60)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        return commands.run(*words, environment=self.environment, cwd=self.place, input=input)
 
     def data(self, *words: str) -> Any:
         done = self.run(*words, "--json")

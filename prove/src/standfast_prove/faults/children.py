@@ -1,6 +1,7 @@
 """Child processes that tests talk to, stop and kill.
 
-`Child` is one process with its own interpreter: it writes lines and reads lines. `Nursery` is a
+`Child` is one process: it writes lines and reads lines. It is forked from one that has imported standfast, or has
+an interpreter of its own where its environment or a program before it matters at the start. `Nursery` is a
 process that has imported standfast and opened nothing; what it forks is alive in milliseconds,
 which is what makes hundreds of kills affordable. Both run a function named "module:function"
 with keyword arguments that JSON can carry, so the code of a child is ordinary code.
@@ -21,7 +22,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn, Self
 
+from standfast_prove.faults import forks
+
 PATIENCE_S = 60.0
+READ_AT_THE_START = {"STANDFAST_CRASH_AT", "STANDFAST_CRASH_TRACE", "STANDFAST_PROVE_MUTANT", "LD_PRELOAD"}
+"""Variables that act while an interpreter starts and imports standfast."""
 
 
 class Child:
@@ -30,26 +35,27 @@ class Child:
     def __init__(
         self, target: str, *, env: dict[str, str] | None = None, prefix: Sequence[str] = (), **arguments: object
     ) -> None:
-        command = [
-            *prefix,
-            sys.executable,
-            "-P",
-            "-m",
-            "standfast_prove.faults.children",
-            "run",
-            target,
-            json.dumps(arguments),
-        ]
-        self.process = subprocess.Popen(
-            command,
+        self.process: subprocess.Popen[bytes] | forks.Forked
+        if env or prefix or READ_AT_THE_START & os.environ.keys():
+            self.process = self._interpreter(target, arguments, env, prefix)
+        else:
+            start = forks.Start(environment=_environment(None), directory=os.getcwd())
+            self.process = forks.fork(target, arguments, start)
+        self.pid = self.process.pid
+        self._lines = Lines(self.process.stdout)
+
+    def _interpreter(
+        self, target: str, arguments: dict[str, object], env: dict[str, str] | None, prefix: Sequence[str]
+    ) -> subprocess.Popen[bytes]:
+        module = "standfast_prove.faults.children"
+        return subprocess.Popen(
+            [*prefix, sys.executable, "-P", "-m", module, "run", target, json.dumps(arguments)],
             env=_environment(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             process_group=0,  # only the parent process handles Ctrl-C, and it ends this process
         )
-        self.pid = self.process.pid
-        self._lines = Lines(self.process.stdout)
 
     def hear(self, timeout_s: float = PATIENCE_S) -> str:
         """The next line of its output."""
@@ -314,6 +320,12 @@ def main(argv: Sequence[str]) -> None:
     if argv[0] == "serve":
         import_everything(postgres="postgres" in argv)
         _Server().serve()
+    elif argv[0] == "fork":
+        import_everything(postgres="psycopg" in argv)
+        for name in ("standfast.cli.app", "standfast.cli.generate", "standfast.cli.open_store", *argv[1:]):
+            import_module(name)
+        if (asked := forks.serve()) is not None:
+            find(asked[0])(**asked[1])
     else:
         find(argv[1])(**json.loads(argv[2]))
 

@@ -1,0 +1,58 @@
+"""`standfast` commands of tests: processes that are forked from one that has imported it, not new interpreters."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from standfast_prove.faults import forks
+from standfast_prove.faults.children import READ_AT_THE_START
+
+MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
+
+
+def run(
+    *words: str, environment: Mapping[str, str], cwd: Path, input: str | None = None, timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """`standfast words…` in a process and a session of its own, without a terminal."""
+    changed = {name for name, value in environment.items() if value != os.environ.get(name)}
+    if READ_AT_THE_START & environment.keys() or any(name.startswith("PYTHON") for name in changed):
+        return subprocess.run(
+            [sys.executable, "-c", MAIN, *words],
+            env=environment,
+            cwd=cwd,
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            start_new_session=True,
+        )
+    start = forks.Start(environment=environment, directory=str(cwd), stdin=input is not None)
+    process = forks.fork("tests.commands:command", {"words": words}, start)
+    try:
+        out, err = process.communicate((input or "").encode(), timeout)
+        return subprocess.CompletedProcess(words, process.wait(timeout), out.decode(), err.decode())
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+def command(words: list[str]) -> None:
+    """In the process: what `python -c MAIN words…` does, but for the destructors of modules, which cost 20 ms."""
+    sys.argv = ["-c", *words]
+    from standfast.cli import main
+
+    code = main()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
