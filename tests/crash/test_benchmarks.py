@@ -16,6 +16,9 @@ from standfast_prove.bench import measure, opening, peers, start
 from standfast_prove.bench.areas import AREAS, area
 from standfast_prove.bench.measure import Line, Plan, Table, at_least, at_most
 from standfast_prove.bench.start import with_postgres
+from tests.sampling import sampled
+
+pytestmark = pytest.mark.without_store
 
 
 @pytest.fixture
@@ -36,7 +39,11 @@ def smallest(tmp_path: Path) -> Plan:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in AREAS if "postgres" not in name])
+SAMPLE = ("alone", "wakeup", "growth", "claims", "knowledge", "langgraph")
+"""Of the areas on SQLite: in every run."""
+
+
+@pytest.mark.parametrize("name", sampled([name for name in AREAS if "postgres" not in name], *SAMPLE))
 def test_each_area_measures_something_against_something(
     name: str, smallest: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +98,7 @@ def test_claims_are_measured_against_a_bare_query_on_the_same_server(
     assert "claim and done: long / short" in [line.label for line in queue.lines]
 
 
+@pytest.mark.slow
 def test_events_are_measured_on_a_server_too(smallest: Plan, pg_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
     append, fold, heard = area("events_postgres")(smallest)
@@ -99,6 +107,7 @@ def test_events_are_measured_on_a_server_too(smallest: Plan, pg_database: str, m
     assert heard.lines
 
 
+@pytest.mark.slow
 def test_mail_is_measured_against_a_bare_query_on_the_same_server(
     smallest: Plan, pg_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def test_what_was_pending_in_an_old_store_is_ended_after_a_killed_migration(engi
     assert outcome.seen["pending things ended"] == 2 * len(SCENES)
 
 
+@pytest.mark.slow
 def test_a_migration_without_its_one_transaction_is_found_half_done(tmp_path: Path) -> None:
     """The control."""
     assert migration.run(tmp_path, seed=4, schedules=8, torn=True).bad
@@ -56,6 +57,7 @@ def test_a_history_is_answered_without_a_single_payload(engine_url: str, tmp_pat
     assert outcome.seen["facts"] >= 60
 
 
+@pytest.mark.slow
 def test_a_journal_that_forgets_is_found_out(tmp_path: Path) -> None:
     """The control."""
     assert audit.run(tmp_path, seed=1, histories=1, things=60, forgetful=True).bad

@@ -20,6 +20,7 @@ def test_no_effect_is_sent_again_after_the_store_went_back(engine_url: str, tmp_
     assert outcome.seen["effects replayed"] > 0
 
 
+@pytest.mark.slow
 def test_without_the_memory_of_stores_effects_are_sent_again(tmp_path: Path) -> None:
     """The control."""
     outcome = disasters.run(tmp_path, seed=1, disasters=3, tools=("cp",), forgetful=True)
