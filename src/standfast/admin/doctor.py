@@ -334,7 +334,7 @@ def _clock(store: OpenStore) -> Finding:
         return Finding("clock", "warn", text, "set both by NTP; leases use the server's clock and are safe")
     if last_us - now_us > CLOCK_WARN_S * 1_000_000:
         text = f"the newest entry is {(last_us - now_us) / 1_000_000:.0f} s in the future: the clock was set back"
-        return Finding("clock", "warn", text, "set the clock by NTP; order and leases do not depend on it, times do")
+        return Finding("clock", "warn", text, "set the clock by NTP; only times in the journal depend on it")
     return Finding("clock", "ok", "agrees with the journal")
 
 

@@ -9,7 +9,7 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE 
 -- name: forget_copy
 DELETE FROM meta WHERE key = 'copy_of' RETURNING value
 
--- A copy that was taken during a move does not move.
+-- A restored copy that was taken during a move is not moving.
 -- name: forget_move
 DELETE FROM meta WHERE key = 'moved'
 

@@ -147,7 +147,7 @@ def _mover(target: Target) -> AbstractContextManager[Callable[[], None]]:
 
 
 def _change(settings: Settings, body: Callable[[Tx], None]) -> None:
-    """Change the mark, in a transaction that no writer of the source overlaps."""
+    """Change the mark in a transaction of the source."""
     caller = Caller(actor=settings.actor, holder=this_process(SYSTEM), scope="", clock=SYSTEM)
     engine = open_engine(settings, caller)
     try:
@@ -288,7 +288,7 @@ def _reading(target: Target) -> Iterator[Any]:
 def _load(
     source: Any, old: Target, target: Target, what: Plan, token: str, check: Callable[[], None], progress: Progress
 ) -> None:
-    """Bring every row and artifact to the target, compare, and make them visible in one step."""
+    """Copy every row and artifact to the target, compare them, and make them visible in one step."""
     bounds = ",".join(part for part in (source.meta.get("settled_seq", ""), str(what.seq)) if part and part != "0")
     tokens = [*filter(None, source.meta.get(moved.TOKEN, "").split(",")), token]
     meta = {moved.TOKEN: ",".join(tokens), "settled_seq": bounds}

@@ -91,7 +91,7 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
     now_us = SYSTEM.now_us()  # in the name, because two restores may run in one second
     gap = Gap(manifest.id, manifest.seq, _seen(manifest, there, known), manifest.taken_us, now_us)
     before = there.meta.get(gaps.KEY) if there is not None else None
-    if before is not None:  # an open gap stays open
+    if before is not None:  # the store has an open gap: join both
         seen, from_us = max(gap.seen, gaps.loads(before).seen), min(gap.from_us, gaps.loads(before).from_us)
         gap = gap._replace(seen=seen, from_us=from_us)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_us // 1_000_000)) + f".{now_us % 1_000_000:06}Z"
