@@ -172,7 +172,7 @@ def _index(tx: Tx, *, prepared: list[tuple[Document, str]]) -> None:
         if known is not None and known["version_us"] >= document.version_us:
             continue
         fields = {name: getattr(document, name) for name in Document._fields[:11]}
-        if known is not None and known["hash"] == hash:  # a task seen for the thousandth time
+        if known is not None and known["hash"] == hash:  # for example a task that was only seen again
             tx.run(SQL.touch, **fields)
             continue
         seq = tx.one(SQL.number, now_us=tx.now_us())["mark"]

@@ -298,7 +298,7 @@ def _sync_directory(path: str) -> None:
 
 def _sync(fd: int) -> None:
     if sys.platform == "darwin":
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # there, fsync stops at the drive's own cache
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # on macOS fsync does not empty the cache of the drive
     else:
         os.fsync(fd)
 

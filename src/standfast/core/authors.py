@@ -70,12 +70,12 @@ def name(text: str) -> str:
 
 
 def quoted_lines(text: str) -> str:
-    """A text of several lines, each behind `> `; nothing in it moves a cursor or hides."""
+    """A text of several lines, each after `> `, without characters that move the cursor or are invisible."""
     return "\n".join(f"> {clean_line(line)}".rstrip() for line in text.splitlines() or [""])
 
 
 def clean_line(line: str) -> str:
-    """One line without anything that moves a cursor or hides; its indentation stays."""
+    """One line without characters that move the cursor or are invisible. Its indentation stays."""
     indent = line[: len(line) - len(line.lstrip(" \t"))]
     return indent.expandtabs(4) + serial.clean(line, LINE_MAX)
 

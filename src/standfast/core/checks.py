@@ -82,7 +82,7 @@ def like(text: str) -> str:
 
 
 def time_and_id(after: str | None) -> tuple[int, str]:
-    """The cursor `TIME:ID` of a list that has the newest first; without one, its beginning."""
+    """The parts of a cursor `TIME:ID` of a list with the newest first; without a cursor, those of its beginning."""
     if after is None:
         return FAR_FUTURE_US, ""
     time_us, _, id = after.partition(":")

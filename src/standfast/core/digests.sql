@@ -19,7 +19,7 @@ WHERE seq > :seq
 ORDER BY seq
 LIMIT :limit
 
--- On PostgreSQL a running transaction may hold a lower number. `floor`: rows up to it came from another cluster.
+-- On PostgreSQL a running transaction may hold a lower number. Rows up to `floor` were written on another cluster.
 -- name: stretch [postgres]
 SELECT {columns:event}, git_dir, origin, salt, db_user,
        CASE WHEN seq <= :floor OR (xid < pg_snapshot_xmin(pg_current_snapshot()) AND time_us < :before_us)

@@ -187,7 +187,7 @@ class Journal(Resource):
             return NotFound(f"the journal has no row {seq}", "is this the store that gave the receipt? standfast where")
         if wanted != row_hash(row):
             return Corrupt(
-                f"row {seq} of the journal does not say what the receipt says: it was changed, "
+                f"row {seq} of the journal differs from the receipt: it was changed, "
                 "or the receipt is from another store",
                 "compare the store: standfast where",
                 code="receipt_mismatch",

@@ -50,8 +50,8 @@ def row_of(
 ) -> Row | None:
     """Find the row that `name` means: by its id, then by its key (`by_key`), then by the end of its id.
 
-    `prefix` is that of the ids. `by_id` is given where a row needs more than the columns of its table. Returns None
-    if no row has the name. Raises InvalidInput if several ids end with it.
+    `prefix` is that of the ids. Give `by_id` if the row needs other columns than those of its table. Returns None if
+    no row has the name. Raises InvalidInput if several ids end with it.
     """
     by_id = by_id or _table(prefix).by_id
     if not isinstance(name, str):

@@ -1,5 +1,4 @@
-"""The ledger: what was done to the outside world, what was decided, who said yes.
+"""The ledger: effects, decisions, approvals and gates, webhook events, credits and budgets.
 
-Lost, replay safety and audit would be gone; so its rows are only ever moved forward, and their
-keys outlive them.
+Without it, replay safety and audit are lost. So the state of a row only moves forward, and its key outlives it.
 """

@@ -44,8 +44,8 @@ WHERE id = :id AND state = 'granted' AND question_hash = :question_hash AND atte
   AND expires_us > :now_us
 RETURNING {columns:approval}
 
--- On PostgreSQL the trigger effect_grant changes the row when the effect is dispatched, because the role of an agent
--- may not: this says what it will be.
+-- On PostgreSQL the role of an agent may not change the row. The trigger effect_grant does when the effect is dispatched,
+-- and this statement returns the values that it will write.
 -- name: consume [postgres]
 SELECT id, scope, session_id, effect_id, gate, tool, intent_hash, question_hash,
        CASE WHEN attempts_used + 1 >= :attempts THEN 'consumed' ELSE 'granted' END AS state, requester, why, approver,

@@ -61,7 +61,7 @@ class CreditEntry(Model):
     created_us: int
     occurred_us: int
     fresh: bool = False
-    """Whether this very call made it."""
+    """Whether this call made it."""
     receipt: Receipt | None = None
 
     @staticmethod

@@ -193,7 +193,7 @@ class Gates(Resource):
         write(path, serial.canonical({"schema_version": 1, "stores": stores}) + "\n")
         return True
 
-    # Last: from here on `list` is this method, also in annotations.
+    # The last method: after it, `list` means this method in the class, also in annotations.
     def list(
         self, *, scope: str | None = None, everywhere: bool = False, after: Id | None = None, limit: int = 50
     ) -> list[Gate]:

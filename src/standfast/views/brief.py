@@ -135,7 +135,7 @@ def _sections(tx: Tx, agent: str, report: Report, whole: bool) -> Iterator[Secti
     yield unsettled("approvals", "Waiting for a person's yes", "standfast approval list", "approval_waiting")
     yield unsettled("decisions", "Decided and not finished", "standfast decision list --open", "decision_open")
     crashed = ("session_crashed", "session_failed", "session_waiting")
-    yield unsettled("sessions", "Sessions to go on with", "standfast session list", *crashed)
+    yield unsettled("sessions", "Sessions to continue", "standfast session list", *crashed)
     mail = tx.all(SQL.mail, box=agent, now_us=tx.now_us(), **at)
     yield section(
         "mail", "Mail for you", (_mail(places, row) for row in mail), hints.command("mail", "list", agent), mail

@@ -1,5 +1,5 @@
--- The brief of a starting agent, without unsettled work: the recovery report has that. `total` counts all rows,
--- so that a section says how much it leaves out.
+-- The parts of a brief that the recovery report does not have. `total` counts all rows, so that a section can say how
+-- many it leaves out.
 
 -- name: standing
 SELECT id, scope, repository, git_dir, origin, what, why, actor, created_us, count(*) OVER () AS total

@@ -388,7 +388,7 @@ def _never_answered(tx: Tx, session_id: str) -> list[str]:
 
 
 def why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str:
-    """`said` quotes what others wrote, or leaves it as it is."""
+    """Why a waiting session waits now. `said` quotes the text of others, or returns it unchanged."""
     rows = tx.all(SQL.waits_for, id=session_id, limit=REASONS_MAX)
     effects = [row for row in rows if row["effect_id"] is not None]
     reason = rows[0]["reason"] if rows else None

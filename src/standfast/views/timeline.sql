@@ -48,7 +48,7 @@ WHERE c.source = 'transcript' AND c.occurred_us >= :from_us AND c.occurred_us < 
 ORDER BY c.occurred_us, c.seq
 LIMIT :limit
 
--- Slots that were not run, each at its own moment; the journal tells a gap in one line, at its beginning.
+-- Slots that were not run, each at its own time. The journal has one row for a range of them, at its beginning.
 -- Loop by loop: there are few of them, and of each the window is found by an index (so CROSS JOIN, for SQLite).
 -- name: slots_between
 SELECT r.seq AS seq, r.created_us AS time_us, r.slot_us AS occurred_us, r.scope AS scope, 'standfast' AS actor,

@@ -1,4 +1,4 @@
--- Sums per value of `:by`. A day comes as quarters of an hour, which Python adds up in local time.
+-- Sums per value of `:by`. Days are returned as quarters of an hour, which Python adds up in local time.
 -- A row of cost alone, without tokens, is no response.
 -- name: totals
 SELECT COALESCE(CASE CAST(:by AS TEXT)

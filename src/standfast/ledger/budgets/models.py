@@ -70,7 +70,7 @@ class Hold(Model):
     created_us: int
     ended_us: int | None
     fresh: bool = False
-    """Whether this very call made it."""
+    """Whether this call made it."""
     receipt: Receipt | None = None
 
     @property

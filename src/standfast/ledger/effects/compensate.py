@@ -40,7 +40,7 @@ def compensate(store: Store, effect: Effect, how: Callable[..., Any] | Declared[
         resolve = hints.command("effect", "resolve", short(effect.id), "--applied", "--evidence", "TEXT")
         raise IllegalTransition(
             f"effect {effect.tool!r} ({short(effect.id)}) is {'in doubt' if effect.in_doubt else effect.state} "
-            "and cannot be compensated: only what was acknowledged, with its result, can be",
+            "and cannot be compensated: only an acknowledged effect with its result can be",
             f"first say whether it happened: {resolve}" if effect.in_doubt else show,
         )
     result = effect.result if effect.artifact_id is None else serial.read(kept(store, effect.artifact_id))

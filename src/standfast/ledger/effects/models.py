@@ -55,9 +55,9 @@ class Effect(Model):
     updated_us: int
     git_dir: str | None
     origin: str | None
-    """The repository it was first recorded in: its git directory and its origin."""
+    """The repository in which it was first recorded: its git directory and its origin."""
     in_doubt: bool
-    """Sent, and no live process runs it."""
+    """Whether it was sent, its outcome is unknown, and no live process runs it."""
     call_key: str = ""
     """The idempotency key for the remote service. Only `begin` and `dispatch` return it."""
     receipt: Receipt | None = None
@@ -68,7 +68,7 @@ class Effect(Model):
 
     @property
     def shown(self) -> str:
-        """The tool and what identifies it, in one line."""
+        """The tool and the identifying fields in one line."""
         return texts.told(self.tool, self.intent, self.context)
 
 
@@ -124,7 +124,7 @@ def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row:
 
 
 def made(tx: Tx, row: Row) -> Effect:
-    """The model of a row, with the values derived from its lease."""
+    """The model of a row, with `in_doubt` derived from its lease."""
     doubt = begin.doubtful(tx, row) if row["state"] == "dispatched" else None
     read = {name: serial.read(row[name]) for name in ("intent", "context", "result")}
     return Effect.from_row(row, **read, in_doubt=doubt is not None)

@@ -265,7 +265,7 @@ class Effects(Resource):
         if answer not in ("applied", "not_applied"):
             raise InvalidInput(f"{serial.clean(str(answer), 40)!r} is no answer", '"applied" or "not_applied"')
         if not evidence or not evidence.strip():
-            raise InvalidInput("resolve needs evidence: what was looked at, and what it said", "--evidence TEXT")
+            raise InvalidInput("resolve needs evidence: where you looked, and what you saw", "--evidence TEXT")
         from standfast.config import people
         from standfast.ledger import approvals
 

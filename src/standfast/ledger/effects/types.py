@@ -107,7 +107,7 @@ class DeclaredWithCallSecond(Generic[F_co]):
 
 
 class AnyDeclared(Protocol[P, R_co]):
-    """Any of the three, by the parameters that its callers see."""
+    """Any of the three classes of declared effects, by the parameters that callers see."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
     def plain(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
