@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from standfast import hints
 from standfast.db.contract import Row
-from standfast.errors import ApprovalRequired, Conflict, Corrupt, EffectInDoubt, StandfastError
+from standfast.errors import ApprovalRequired, Corrupt, StandfastError
 from standfast.ids import short
 from standfast.interchange.hooks.payloads import Asked, Heard, command_of
 from standfast.ledger.gate_patterns import Gate, gate_of, met, standing
@@ -172,7 +172,7 @@ def approved(store: Store, gate: Gate, asked: Asked, session_id: str | None, dec
         )
     except ApprovalRequired as error:
         raise Refusal(gate, _asking(gate, error)) from None
-    except (Conflict, EffectInDoubt, StandfastError) as error:
+    except StandfastError as error:
         raise Refusal(
             gate, f"{gate.pattern!r} needs a person's approval{_why(gate)}. {error.message} {error.hint}"
         ) from None

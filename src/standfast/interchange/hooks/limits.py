@@ -19,7 +19,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.db.store import Resource, transactional
 from standfast.interchange.hooks import mail_lines
-from standfast.interchange.hooks.payloads import Asked, Heard
+from standfast.interchange.hooks.payloads import Asked, Heard, word_set
 from standfast.ledger.budgets import amounts
 from standfast.ledger.budgets.models import Budget, budget_of
 from standfast.ledger.budgets.resource import Subjects, chain
@@ -30,19 +30,15 @@ if TYPE_CHECKING:
 SQL = load(__name__)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 AGENTS: Final = ("claude-code", "codex")
 """Agents whose hooks name a transcript with usage."""
-_READING: Final = _words(
+_READING: Final = word_set(
     "Read Glob Grep LS NotebookRead BashOutput TodoRead TodoWrite TaskOutput AskUserQuestion ExitPlanMode "
     "read grep glob list todoread todowrite question read_file search_file_content glob_files list_directory "
     "read_many_files view_image update_plan"
 )
-_COMMANDS: Final = _words("cat cd echo false grep head ls pwd rg standfast stat tail test true wc")
-_GIT: Final = _words("add branch commit diff log ls-files rev-parse show stash status")
+_COMMANDS: Final = word_set("cat cd echo false grep head ls pwd rg standfast stat tail test true wc")
+_GIT: Final = word_set("add branch commit diff log ls-files rev-parse show stash status")
 
 
 class Limits(NamedTuple):

@@ -56,20 +56,21 @@ _FACTS = ("source", "model", "reason", "trigger", "permission_mode", "agent_type
 _SHELLS = frozenset({"Bash", "bash", "shell", "local_shell", "run_shell_command", "exec_command", "unified_exec"})
 
 
-def _set(words: str) -> frozenset[str]:
+def word_set(words: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(words.split())
 
 
-_RUNNING = _set(
+_RUNNING = word_set(
     "bash sh zsh fish powershell shell exec execute run runner command cmd terminal process spawn script ssh pty "
     "console subprocess invoke eval stdin keys keystrokes tmux repl kernel cell sandbox"
 )
-_COMMANDS = _set(
+_COMMANDS = word_set(
     "command commands cmd cmds script scripts argv args arguments shell program executable code commandline "
     "command_line cmdline run exec stdin chars keys keystrokes"
 )
 # Tools that read or write files, or ask the user: their texts are no commands. `Task` starts an agent with own hooks.
-_FILE_TOOLS = _set(
+_FILE_TOOLS = word_set(
     "Read Write Edit MultiEdit NotebookEdit Glob Grep LS WebFetch WebSearch Task Agent TodoWrite TodoRead ExitPlanMode "
     "AskUserQuestion Skill read write edit patch grep glob list webfetch websearch task todowrite todoread question "
     "read_file write_file replace search_file_content glob_files list_directory read_many_files web_fetch "

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from standfast.interchange.hooks.payloads import word_set
 from standfast.interchange.transcripts.files import Importer, Reader, Record, walk
 from standfast.interchange.transcripts.model import (
     Batch,
@@ -35,13 +36,10 @@ from standfast.interchange.transcripts.model import (
     text_of,
 )
 
-KNOWN = frozenset(
-    (
-        *("user", "assistant", "system", "summary", "progress", "attachment", "file-history-snapshot", "pr-link"),
-        *("queue-operation", "permission-mode", "mode", "ai-title", "custom-title", "agent-name", "last-prompt"),
-        *("worktree-state", "relocated", "bridge-session", "frame-link", "started", "result", "cost-state"),
-        "atis-latch",
-    )
+KNOWN = word_set(
+    "user assistant system summary progress attachment file-history-snapshot pr-link queue-operation permission-mode "
+    "mode ai-title custom-title agent-name last-prompt worktree-state relocated bridge-session frame-link started "
+    "result cost-state atis-latch"
 )
 SYNTHETIC = "<synthetic>"
 CHAIN_MAX = 256

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from standfast import modules
 from standfast.errors import InvalidInput
+from standfast.interchange.hooks.payloads import word_set
 from standfast.interchange.transcripts.files import (
     HEAD_BYTES,
     SIZE_UNKNOWN,
@@ -47,27 +48,20 @@ from standfast.interchange.transcripts.model import (
     text_of,
 )
 
-KNOWN_TYPES = frozenset(
-    (
-        *("session_meta", "turn_context", "compacted", "world_state", "token_usage_record", "security_risk_score"),
-        *("inter_agent_communication", "inter_agent_communication_metadata"),
-    )
+KNOWN_TYPES = word_set(
+    "session_meta turn_context compacted world_state token_usage_record security_risk_score inter_agent_communication "
+    "inter_agent_communication_metadata"
 )
-KNOWN_ITEMS = frozenset(
-    (
-        *("message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "local_shell_call"),
-        *("custom_tool_call_output", "web_search_call", "tool_search_call", "tool_search_output", "agent_message"),
-        *("image_generation_call", "compaction", "ghost_snapshot"),
-    )
+KNOWN_ITEMS = word_set(
+    "message reasoning function_call function_call_output custom_tool_call local_shell_call custom_tool_call_output "
+    "web_search_call tool_search_call tool_search_output agent_message image_generation_call compaction "
+    "ghost_snapshot"
 )
-KNOWN_EVENTS = frozenset(
-    (
-        *("task_started", "task_complete", "item_completed", "token_count", "turn_aborted", "thread_rolled_back"),
-        *("thread_settings_applied", "user_message", "agent_message", "agent_reasoning", "exec_command_end"),
-        *("patch_apply_end", "mcp_tool_call_end", "context_compacted", "entered_review_mode", "exited_review_mode"),
-        *("web_search_end", "image_generation_end", "view_image_tool_call", "error", "undo_completed"),
-        *("thread_name_updated", "thread_goal_updated", "turn.completed"),
-    )
+KNOWN_EVENTS = word_set(
+    "task_started task_complete item_completed token_count turn_aborted thread_rolled_back thread_settings_applied "
+    "user_message agent_message agent_reasoning exec_command_end patch_apply_end mcp_tool_call_end context_compacted "
+    "entered_review_mode exited_review_mode web_search_end image_generation_end view_image_tool_call error "
+    "undo_completed thread_name_updated thread_goal_updated turn.completed"
 )
 
 _FILE = re.compile(r"(?:^|/)[^/]*\.jsonl(?:\.zst)?$")

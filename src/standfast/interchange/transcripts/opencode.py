@@ -16,6 +16,7 @@ from typing import Any
 
 from standfast.db.sqlite import foreign
 from standfast.errors import InvalidInput
+from standfast.interchange.hooks.payloads import word_set
 from standfast.interchange.transcripts.files import (
     DOCUMENT_MAX_BYTES,
     FILE_MAX_S,
@@ -46,12 +47,7 @@ from standfast.interchange.transcripts.model import (
 from standfast.serial.redaction import redacted
 
 STATUS = {"completed": "ok", "error": "error", "running": "unknown", "pending": "unknown"}
-KNOWN = frozenset(
-    (
-        *("text", "reasoning", "tool", "step-start", "step-finish", "file", "patch", "compaction", "subtask"),
-        *("snapshot", "agent", "retry"),
-    )
-)
+KNOWN = word_set("text reasoning tool step-start step-finish file patch compaction subtask snapshot agent retry")
 
 
 class Opencode(Importer):
