@@ -115,7 +115,7 @@ def test_a_changed_later_migration_is_refused(engine_url: str) -> None:
     """003-16: a migration is never edited once a store has it."""
     engine_of(engine_url, NOBODY, (*MIGRATIONS, LATER[0])).close()
     edited = LATER[0]._replace(text=LATER[0].text + "\n-- edited")
-    with pytest.raises(standfast.Corrupt, match="another one"):
+    with pytest.raises(standfast.Corrupt, match="differs from that of this standfast"):
         engine_of(engine_url, NOBODY, (*MIGRATIONS, edited))
 
 

@@ -457,7 +457,7 @@ def test_a_server_without_a_free_connection_is_busy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(retry.RetryBudget.__init__, "__defaults__", (0.3,))
     with TemporaryPostgres("max_connections = 5\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0") as server:
         held = [psycopg.connect(server.url) for _ in range(5)]
-        with pytest.raises(Busy, match="no connection to spare"):
+        with pytest.raises(Busy, match="no free connection"):
             PostgresEngine(server.url, CALLER)
         for connection in held:
             connection.close()
