@@ -211,7 +211,7 @@ def test_where_the_keeper_was_killed_too_the_rest_is_ended_before_the_run_is_giv
     run = ended(sf, daemon(sf), "long")
     assert (run.state, run.exit_code, run.attempt) == ("failed", None, 1)
     assert run.reason is not None
-    assert "how it ended is not known" in run.reason
+    assert "its outcome is unknown" in run.reason
     until(lambda: not os.path.exists(f"/proc/{command}"))
     assert noted(tmp_path / "out") == {("long", AT_US): 1}
 
