@@ -30,7 +30,7 @@ def installed(requirement: str) -> str | None:
 def _install(requirement: str, target: Path) -> bool:
     """Complete or absent: the directory gets its name after everything is in it."""
     fresh = target.with_name(f".{os.getpid()}")
-    options = ["--quiet", "--retries", "1", "--target", str(fresh)]
+    options = ["--quiet", "--retries", "1", "--no-compile", "--target", str(fresh)]
     command = [sys.executable, "-P", "-m", "pip", "install", *options, requirement]
     try:
         if subprocess.run(command, check=False, capture_output=True, text=True).returncode != 0:
