@@ -168,3 +168,15 @@ def test_false_is_a_result(tmp_path: Path) -> None:
     run("effect", "begin", "deploy", "--key", "d", home=tmp_path)
     done = json.loads(run("effect", "done", "d", "false", "--json", home=tmp_path).stdout)["data"]
     assert (done["state"], done["result"]) == ("acknowledged", False)
+
+
+def test_an_argument_that_is_given_by_its_name_is_in_the_next_command(tmp_path: Path) -> None:
+    planned = run("effect", "begin", "deploy", "--intent", '{"to": "prod"}', "--plan", home=tmp_path)
+    assert planned.stderr.splitlines() == ["""next: standfast effect begin deploy '{"to": "prod"}'"""]
+    begun = json.loads(run("effect", "begin", "deploy", "to=prod", "--json", home=tmp_path).stdout)["data"]
+    assert (begun["state"], begun["intent"]) == ("dispatched", {"to": "prod"})
+
+
+def test_a_sweep_with_a_title_does_not_read_stdin(tmp_path: Path) -> None:
+    swept = run("task", "sweep", "lint", "--seen", "unused import", "--json", input="not read\n", home=tmp_path)
+    assert json.loads(swept.stdout)["data"]["seen"] == 1

@@ -19,7 +19,7 @@ from standfast.errors import InvalidInput, StandfastError, StorageError
 
 if TYPE_CHECKING:
     from standfast.admin.copies.keep import Plan
-    from standfast.admin.copies.resource import Copy
+    from standfast.admin.copies.resource import Copy, Tested
     from standfast.handle import Standfast
 
 COLUMNS = ("id", "state", "taken_us taken", "why", "seq", "size_bytes bytes", "artifacts", "note")
@@ -34,7 +34,8 @@ class _Backup(Noun):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args[: args.index("--")] if "--" in args else args
-        named = any(word in self.commands for word in own) or (own and not own[0].startswith("-"))
+        known = self.list_commands(ctx)
+        named = any(word in known for word in own) or (own and not own[0].startswith("-"))
         if not named and not {"-h", "--help"} & set(own):
             args = ["take", *args]
         return super().parse_args(ctx, args)
@@ -121,16 +122,19 @@ def verify(out: Out, copy: str | None, everything: bool, place: str | None) -> N
         raise click.exceptions.Exit(exits.FAILED)
 
 
-@backup.verb("test", examples=("standfast backup test", "standfast backup test 9k2m4x --json"))
-@argument("copy", required=False, metavar="[ID]")
-@option("--from", "place", **PLACE)
-def test(out: Out, copy: str | None, place: str | None) -> None:
-    """Restore a copy into a temporary directory and check all invariants; by default the newest copy."""
-    with _opened() as sf:
-        done = sf.copies.test(copy, place=place, progress=reported(out))
+def _tested(_: Standfast, done: Tested) -> One:
     lines = [f"{check.name:<11}  {check.text}" for check in done.checks]
     extra = {"state": done.copy.state, "checks": [check.as_dict() for check in done.checks]}
-    show(out, One(done.copy, [*lines, f"{done.copy.id} restores, and every check held"], extra=extra))
+    return One(done.copy, [*lines, f"{done.copy.id} restores, and every check held"], extra=extra)
+
+
+backup.generate(
+    "test",
+    of="standfast.admin.copies.resource:Copies",
+    answer=_tested,
+    options={"which": {"metavar": "ID"}, "place": {"flag": "--from", **PLACE}},
+    examples=("standfast backup test", "standfast backup test 9k2m4x --json"),
+)
 
 
 @backup.verb("forget", examples=("standfast backup forget 9k2m4x", "standfast backup forget --keep 24h,14d,8w"))

@@ -58,7 +58,7 @@ def _begun(_: Standfast, begun: Effect) -> One:
     facts = [
         ("effect", begun.id),
         ("state", begun.state),
-        ("attempt", begun.attempt),
+        ("attempt", begun.attempt or None),
         ("idempotency key", begun.call_key),
     ]
     then = literal(_again()) if begun.state == "planned" else "effect done {id} RESULT\neffect fail {id} WHY"
@@ -72,7 +72,9 @@ def _again() -> str:
     for name in ("session", "key", "task", "per"):
         words += [f"--{name}", given[name]] if given[name] else []
     words += [f"--{name}" for name in ("idempotent", "approve", "again") if given[name]]
-    return hints.command("effect", "begin", given["tool"], *given["intent"], *words)
+    named = given["intent__by_name"]
+    intent = given["intent"] if named is None else (named,)
+    return hints.command("effect", "begin", given["tool"], *intent, *words)
 
 
 effect.generate(

@@ -240,7 +240,10 @@ class Copies(Resource):
         return self._verify(there, read(there, copy.id), copy, progress)
 
     def test(self, which: str | None = None, *, place: str | None = None, progress: Progress = quiet) -> Tested:
-        """Restore a copy into a scratch directory and check every invariant. Raises Corrupt naming what failed."""
+        """Restore a copy into a temporary directory and check all invariants; by default the newest copy.
+
+        Raises Corrupt naming the checks that failed.
+        """
         there = self._place(place)
         copy = self._newest(there, which)
         found = read(there, copy.id)
