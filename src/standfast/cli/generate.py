@@ -241,7 +241,7 @@ class Generated(Command):
         if pid is not None:
             asked.setdefault("for_", _longest_s())
         if "progress" in known:
-            asked["progress"] = reported(out)
+            asked.setdefault("progress", reported(out))
 
         def ask(sf: Standfast, **scope: bool) -> answers.Answer:
             if self._in_session and sf._store.caller.session_id:

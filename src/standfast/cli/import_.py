@@ -40,6 +40,12 @@ EXAMPLES = {
 }
 
 
+def _show_bar(asked: dict[str, Any]) -> None:
+    """Show the bar without a delay: most imports take long."""
+    report = reported(click.get_current_context().find_root().obj, bar_after_s=0)
+    asked["progress"] = lambda _, done, total: report("importing", done, total)
+
+
 def _imported(_: Standfast, report: Report) -> One:
     lines = _summary(report)
     if report.dry_run:
@@ -58,6 +64,7 @@ for _agent in EXAMPLES:
         creates=True,
         fixed={"agent": _agent},
         dry_run="dry_run",
+        prepare=_show_bar,
         answer=_imported,
         options={"path": {"required": _agent == "json", "type": click.Path()}},
         examples=EXAMPLES[_agent],

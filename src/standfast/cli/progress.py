@@ -15,10 +15,12 @@ LINE_EVERY_S = 5.0
 BAR_WIDTH = 24
 
 
-def reported(out: Out, clock: Callable[[], float] = time.monotonic) -> Callable[[str, int, int], None]:
+def reported(
+    out: Out, clock: Callable[[], float] = time.monotonic, *, bar_after_s: float = FIRST_S
+) -> Callable[[str, int, int], None]:
     """A function that shows progress. Call it with the name of the work, the amount done and the total (0: unknown)."""
     terminal = out.for_people and sys.stderr.isatty()
-    due = clock() + FIRST_S
+    due = clock() + (bar_after_s if terminal else FIRST_S)
 
     def report(doing: str, done: int, total: int) -> None:
         nonlocal due
