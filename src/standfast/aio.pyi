@@ -268,7 +268,7 @@ class AsyncNodeMethods:
         key: str | None = ...,
         note: str | None = ...,
     ) -> Spending:
-        """Reserve what a call may use, and settle when the block ends: `with s.budget(tokens=3000) as b`."""
+        """Reserve an amount for a call, and settle it when the block ends: `with s.budget(tokens=3000) as b`."""
     async def checkpoint(
         self,
         upto: int | None = ...,
@@ -279,9 +279,9 @@ class AsyncNodeMethods:
         versions: Mapping[str, str] | None = ...,
         cache_keys: Iterable[str] = ...,
     ) -> standfast.checkpoint.checkpoints.Checkpoint:
-        """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
+        """Store a summary of the messages up to position `upto`, or of all messages so far. The messages stay."""
     async def context(self, *, last: int = ..., versions: Mapping[str, str] | None = ...) -> Context:
-        """The newest fold and what was said after it: what a model is given to continue."""
+        """The newest checkpoint and the messages after it, as the context for an LLM."""
     def decide(
         self,
         what: str,
@@ -291,7 +291,7 @@ class AsyncNodeMethods:
         tags: Iterable[str] = ...,
         agent: str | None = ...,
     ) -> _Entered[AsyncDeciding]:
-        """Write down what and why, before acting: `with s.decide("edit parser.py", why=…, then=…) as d`."""
+        """Record a decision before you act on it: `with s.decide("edit parser.py", why=…, then=…) as d`."""
     @overload
     async def effect(
         self,
@@ -415,7 +415,7 @@ class AsyncNodeMethods:
         versions: Mapping[str, str] | None = ...,
         cache_keys: Iterable[str] = ...,
     ) -> standfast.checkpoint.checkpoints.Checkpoint | None:
-        """Let `fn` fold all but the last messages into a text or JSON value; None if there is nothing to fold."""
+        """Let `fn` fold all but the last messages into a text or JSON value. None if there are no messages to fold."""
     async def log(
         self,
         type: str,
@@ -425,9 +425,9 @@ class AsyncNodeMethods:
         summary: str | None = ...,
         key: str | None = ...,
     ) -> Appended:
-        """Append an event of this session: to its own stream, which has the session's id for a name, or to `stream`."""
+        """Append an event to `stream`, by default to the session's own stream, whose name is the session's id."""
     async def messages(self, *, last: int = ..., after: int | None = ...) -> list[Message]:
-        """The newest `last`, in order, without reading the rest; with `after`, the next ones behind it."""
+        """The newest `last` messages in order, without reading the others; with `after`, the next ones after it."""
     async def model_call(
         self,
         model: str,
@@ -439,13 +439,13 @@ class AsyncNodeMethods:
         hold: Hold | None = ...,
         key: str | None = ...,
     ) -> ModelCall:
-        """Record one call of an LLM: its prompt, its response and what it used, in one transaction."""
+        """Record one call of an LLM: its prompt, its response and its usage, in one transaction."""
     async def model_calls(self, *, after: str = ..., limit: int = ...) -> list[ModelCall]:
-        """The calls of an LLM that were recorded in this session, in order. `after` is the last id you have."""
+        """The calls of LLMs recorded in this session, in order. `after` is the last id you have."""
     @property
     def node_id(self) -> str: ...
     async def say(self, role: str, content: serial.Json, *, key: str | None = ...) -> Message:
-        """Put one message at the end. With a key it is said once, however often this line is run."""
+        """Add one message at the end. With a key it is stored once, no matter how often this line runs."""
     @overload
     async def step(
         self,
@@ -476,7 +476,7 @@ class AsyncNodeMethods:
     @overload
     async def step(self, name: Callable[[NameFunctionArguments], Never], /, *args: object, **kwargs: object) -> Any: ...
     def subagent(self, name: str, *, title: str | None = ...) -> _Entered[AsyncSubagent]:
-        """The sub-agent of this name, with a conversation of its own; the same name is the same one."""
+        """The sub-agent of this name, with its own conversation. The same name is the same sub-agent."""
     async def wrap_model(
         self,
         function: Callable[P, standfast.record.node_methods.T],
@@ -498,13 +498,13 @@ class AsyncSession(AsyncNodeMethods):
     @property
     def agent(self) -> str | None: ...
     async def close(self) -> None:
-        """Leave a session that was entered with `open()`: it is completed, or waiting after `s.pause(…)`."""
+        """End a session that was opened with `open()`: it is completed, or waiting after `s.pause(…)`."""
     @property
     def cursor(self) -> serial.Json: ...
     @cursor.setter
     def cursor(self, value: serial.Json) -> None: ...
     async def end(self, state: str = ..., *, reason: str | None = ...) -> SessionRecord:
-        """End it before the block does: completed, failed or waiting."""
+        """End the session before the block ends: completed, failed or waiting."""
     @property
     def fence(self) -> int: ...
     @property
@@ -512,13 +512,13 @@ class AsyncSession(AsyncNodeMethods):
     @property
     def key(self) -> str: ...
     async def open(self) -> Self:
-        """Enter it without a block, as in a notebook: `s = standfast.session("fix-42").open()`. `close()` leaves it."""
+        """Open it without a block, as in a notebook: `s = standfast.session("fix-42").open()`. `close()` ends it."""
     @property
     def opening(self) -> Opening: ...
     async def pause(self, reason: str) -> None:
-        """At the end of the block the session waits for this reason. It does not complete."""
+        """Make the session wait, with this reason, when the block ends. It does not complete."""
     async def proceed(self, reason: str | None = ...) -> tuple[InDoubt, ...]:
-        """Go on although effects of this session are in doubt: returns them, and new effects are sent again."""
+        """Continue although effects of this session are in doubt, and return those. New effects are sent."""
     @property
     def record(self) -> SessionRecord: ...
     @property
@@ -535,7 +535,7 @@ class AsyncSubagent(AsyncNodeMethods):
 @type_check_only
 class AsyncSessionArtifacts:
     async def get(self, which: str) -> bytes:
-        """The bytes, compared with their digest. `which` is an id, its end, or a name."""
+        """The bytes of an artifact, checked against their digest. `which` is an id, the end of an id, or a name."""
     async def put(
         self,
         data: standfast.core.artifact_sources.Source,
@@ -544,21 +544,21 @@ class AsyncSessionArtifacts:
         kind: str = ...,
         retention: str = ...,
     ) -> Artifact:
-        """Store bytes, the content of a path, or a binary stream. Durable when it returns."""
+        """Store bytes, the content of a path, or a binary stream. It is on disk when this returns."""
 
 @type_check_only
 class AsyncSessionState:
     async def delete(self, key: str) -> Entry:
-        """Take it away. Raises NotFound."""
+        """Delete a value. Raises NotFound."""
     async def entry(self, key: str) -> Entry | None:
         """The value with its version, or None."""
     async def get(self, key: str, default: Any = ...) -> Any: ...
     async def set(self, key: str, value: serial.Json, *, for_: Duration | None = ...) -> Entry:
-        """Store it. Raises LeaseLost if the session was taken over."""
+        """Store a value. Raises LeaseLost if the session was taken over."""
     async def setdefault(self, key: str, default: serial.Json = ...) -> serial.Json:
-        """The value of a key, which is stored first if there is none. Read-only, like every value read here."""
+        """The value of a key. If there is none, `default` is stored first. Values that you read are read-only."""
     async def swap(self, key: str, value: serial.Json, *, version: int, for_: Duration | None = ...) -> Entry:
-        """Store it only over this version; 0 means that there must be none yet."""
+        """Store a value only over this version; 0 means that the key must have no value."""
     async def keys(self) -> list[str]: ...
     async def items(self) -> list[tuple[str, Any]]: ...
     async def values(self) -> list[Any]: ...
@@ -635,7 +635,7 @@ class AsyncAgents:
         config: serial.Json = ...,
         metadata: serial.Json = ...,
     ) -> Agent:
-        """Record what an agent is or does; without a name, the caller. Other fields stay."""
+        """Record the status or configuration of an agent; without a name, of the caller. Other fields stay."""
 
 @type_check_only
 class AsyncApprovals:
@@ -705,19 +705,19 @@ class AsyncSessions:
         fence: int | None = ...,
         holder: str | None = ...,
     ) -> SessionRecord:
-        """Give it back: completed, failed or waiting. For its owner, or for any process after its owner has exited."""
+        """End a session: completed, failed or waiting. Its owner may do it, or any process after its owner exited."""
     async def exited(self, session: str, *, holder: str, code: int) -> SessionRecord:
-        """The process `holder` has ended with this exit code, a negative one for a signal: end what it held."""
+        """End the session that the process `holder` held when it exited with this code (negative for a signal)."""
     async def fork(self, session: str, new_key: str | None = ..., *, at: int | None = ...) -> SessionRecord:
         """Make NEW_KEY, a session that shares the first messages of KEY, and its steps and effects until then."""
     async def found(self, before: SessionRecord) -> Resumed:
-        """The counts of a resumed session; messages are not read."""
+        """The earlier state and the counts of a resumed session. Messages are not read."""
     async def get(self, session: str) -> SessionRecord:
-        """By key, id, or the end of an id. Raises NotFound."""
+        """Get a session by its key, its id or the end of its id. Raises NotFound."""
     async def keep(self) -> None:
-        """Renew what the caller holds from now on, until the store is closed."""
+        """Renew the caller's leases from now on, until the store is closed."""
     async def leave(self, session: str, *, fence: int, stops: ownership.Stops | None = ...) -> SessionRecord:
-        """Leave the block of an opening: completed, or waiting while a person has to settle something."""
+        """Leave the block of an opening: completed, or waiting if a person has to settle something."""
     async def list(
         self, *, state: str | None = ..., everywhere: bool = ..., after: str | None = ..., limit: int = ...
     ) -> builtins.list[SessionRecord]:
@@ -725,9 +725,9 @@ class AsyncSessions:
     async def messages(
         self, session: str, *, last: int = ..., after: int | None = ..., node: str | None = ...
     ) -> builtins.list[Message]:
-        """The newest `last` in order, without reading the rest; or the next ones behind position `after`."""
+        """The newest `last` messages in order, without reading the others; or the next ones after position `after`."""
     async def nodes(self, session: str) -> builtins.list[Node]:
-        """The root and the sub-agents, in the order they were made."""
+        """The root and the sub-agents, in the order of their creation."""
     async def open(
         self,
         key: str,
@@ -741,7 +741,7 @@ class AsyncSessions:
     ) -> Opened:
         """Open or resume the session KEY and hold it until it is ended."""
     async def proceed(self, session: str, *, opening: Opening, reason: str | None = ...) -> tuple[InDoubt, ...]:
-        """Pass over the effects of a session that are in doubt now: new effects are sent in spite of them."""
+        """Continue although effects of a session are in doubt: new effects are sent. Each doubt is journalled."""
     async def say(
         self,
         session: str,
@@ -752,20 +752,20 @@ class AsyncSessions:
         node: str | None = ...,
         occurred: Time | None = ...,
     ) -> Message:
-        """Put one message at the end of a session, or of its sub-agent `node`. Anyone may."""
+        """Add one message at the end of a session, or of its sub-agent `node`. Any process may do this."""
     async def show(
         self, session: str, *, last: int = ..., after: int | None = ..., node: str | None = ...
     ) -> standfast.record.sessions.models.Shown:
         """Show one session, KEY or id: its state, its sub-agents, its last messages."""
     async def take(self, session: str) -> SessionRecord:
-        """End the hold of any holder, alive or not: the next to open it gets it, the old holder is refused."""
+        """End the hold of any holder, alive or not. Later calls of the old holder are refused."""
 
 @type_check_only
 class AsyncState:
     async def delete(self, key: str, *, version: int | None = ..., namespace: str = ...) -> Entry:
         """Delete a key with its schema and its command. A later value gets the next version."""
     async def expire(self, *, limit: int = ...) -> int:
-        """Empty values whose time is over, in every scope, and say how many; 0 when nothing is left."""
+        """Empty expired values in every scope, to free space, and return their number; 0 when none is left."""
     async def get(self, key: str, *, namespace: str = ..., returns: Any = ...) -> Entry:
         """Get the value of a key, unless it has expired."""
     @property
@@ -775,7 +775,7 @@ class AsyncState:
     ) -> standfast.record.state.resource.EntryList:
         """List the values of a namespace by key, without expired ones."""
     async def namespaces(self, *, after: str | None = ..., limit: int = ...) -> NamespaceList:
-        """List the namespaces that hold values here, and how many; a session's is its id."""
+        """List the namespaces of this repository with their number of values; a session's is its id."""
     async def set(
         self,
         key: str,
@@ -786,7 +786,7 @@ class AsyncState:
         json_schema: serial.Json = ...,
         verify: str | None = ...,
     ) -> Entry:
-        """Store it, over any older value. `for_` ends it by time."""
+        """Store a value, also over an older one. With `for_` it expires after that time."""
     async def swap(
         self,
         key: str,
@@ -798,11 +798,11 @@ class AsyncState:
         json_schema: serial.Json = ...,
         verify: str | None = ...,
     ) -> Entry:
-        """Store it only if the version is still this one; 0 means that there must be none yet."""
+        """Store a value only over this version; 0 means that the key must have no value."""
     async def to_verify(
         self, *, namespace: str = ..., after: str = ..., limit: int = ...
     ) -> standfast.record.state.resource.EntryList:
-        """Those with a command that verifies them, by key. Nothing is run here."""
+        """The values with a command that verifies them, by key. This runs no command."""
     async def update(
         self,
         key: str,
@@ -814,11 +814,11 @@ class AsyncState:
         for_: Duration | None = ...,
         attempts_max: int = ...,
     ) -> Entry:
-        """Store what `fn` makes of the value; if another writer was faster, read again and call `fn` again."""
+        """Store the result of `fn(value)`. If another writer was faster, read again and call `fn` again."""
     async def verified(
         self, key: str, *, version: int, verdict: str, evidence: str | None = ..., namespace: str = ...
     ) -> Entry:
-        """Record what was found about one version: fresh, stale or unknown. The version stays."""
+        """Record the verdict about one version: fresh, stale or unknown. The version does not change."""
 
 @type_check_only
 class AsyncEffects:
@@ -906,7 +906,7 @@ class AsyncTasks:
     ) -> Task:
         """Report a task. If it was already reported, its count goes up; no second task is created."""
     async def author(self, which: standfast.record.tasks.changes.Which) -> Author:
-        """The agent that wrote its title and body: one that is no person, if such an agent wrote part of it."""
+        """The author of its title and body. If an agent wrote part of them, the agent and not a person."""
     @overload
     async def claim(self, which: standfast.record.tasks.changes.Which, *, for_: Duration | None = ...) -> Task: ...
     @overload
@@ -949,11 +949,11 @@ class AsyncTasks:
     async def get(self, which: standfast.record.tasks.changes.Which) -> Task:
         """By id, the end of an id, or fingerprint (its newest episode). Raises NotFound."""
     async def goals(self, *, limit: int = ..., after: str | None = ...) -> GoalList:
-        """Tasks with tasks below them, and how far those have come."""
+        """List tasks with tasks below them, with their progress."""
     async def history(
         self, which: standfast.record.tasks.changes.Which, *, after: int = ..., limit: int = ...
     ) -> standfast.record.tasks.resource.EventList:
-        """Every change of it, in order; `after` is the `seq` of the last one you have."""
+        """Every change of a task, in order. `after` is the `seq` of the last one you have."""
     async def list(
         self,
         *,
@@ -969,9 +969,9 @@ class AsyncTasks:
         limit: int = ...,
         after: str | None = ...,
     ) -> TaskList:
-        """Open or snoozed tasks, the most urgent first; `after` is the `place` of the last one you have."""
+        """List open and snoozed tasks, the most urgent first. `after` is the `place` of the last one you have."""
     async def need(self, which: standfast.record.tasks.changes.Which, on: standfast.record.tasks.changes.Which) -> Task:
-        """`which` waits until `on` is closed. Raises Conflict if `on` waits for it already."""
+        """Let `which` wait until `on` is closed. Raises Conflict if `on` already waits for it."""
     async def next(
         self,
         *,
@@ -985,7 +985,7 @@ class AsyncTasks:
     async def note(self, which: standfast.record.tasks.changes.Which, text: str) -> Note:
         """Add a note to a task; - reads it from stdin."""
     async def progress(self, which: standfast.record.tasks.changes.Which) -> standfast.record.tasks.models.Progress:
-        """What has become of the tasks below a goal, counted now."""
+        """Count the tasks below a goal by state."""
     async def release(self, which: standfast.record.tasks.changes.Which, *, force: bool = ...) -> Task:
         """Release a task without closing it."""
     async def renew(self, which: standfast.record.tasks.changes.Which, *, for_: Duration | None = ...) -> Task:
@@ -1010,14 +1010,14 @@ class AsyncTasks:
     async def unneed(
         self, which: standfast.record.tasks.changes.Which, on: standfast.record.tasks.changes.Which
     ) -> Task:
-        """`which` waits for `on` no more."""
+        """Let `which` no longer wait for `on`."""
 
 @type_check_only
 class AsyncItems:
     async def change(self, changes: Sequence[standfast.record.items.Change]) -> None:
-        """Set and take away, all of them or none; of several about one name the last counts."""
+        """Set and delete items: all of them or none. Of several changes of one item, the last counts."""
     async def get(self, path: Path, key: str, *, refresh: bool = ...) -> Item | None:
-        """One item, or None. One with a time to live begins it again, unless `refresh` is false."""
+        """One item, or None. Its time to live starts again, unless `refresh` is false."""
     async def nearest(
         self,
         prefix: Path,
@@ -1031,9 +1031,9 @@ class AsyncItems:
     ) -> FoundList:
         """Items at or below a path that have vectors, the nearest first. The nearest vector of an item counts."""
     async def paths(self) -> PathList:
-        """Every path that holds something."""
+        """Every path with an item, sorted."""
     async def refresh(self, names: Sequence[tuple[Path, str]]) -> None:
-        """Begin their time to live again. Like a renewal, it is not journalled."""
+        """Start the time to live of these items again. Not journalled, like the renewal of a lease."""
     async def search(
         self,
         prefix: Path = ...,
@@ -1178,7 +1178,7 @@ class AsyncEvents:
         occurred: Time | None = ...,
         session: object = ...,
     ) -> Appended:
-        """Put one event at the end of a stream. Its version is the next one, without a gap."""
+        """Append one event to a stream. It gets the next version, without a gap."""
     async def append_many(
         self,
         stream: str,
@@ -1188,9 +1188,9 @@ class AsyncEvents:
         key: str | None = ...,
         session: object = ...,
     ) -> AppendedList:
-        """All of them, one after another with nothing between, or none."""
+        """Append events with consecutive versions: all of them, or none."""
     async def commit(self, batch: Batch) -> Consumer:
-        """Move the consumer's place behind this batch. In a transaction, together with everything else in it."""
+        """Move the consumer's cursor to the end of this batch, also inside your own transaction."""
     def consume(
         self,
         name: str,
@@ -1200,13 +1200,13 @@ class AsyncEvents:
         follow: bool = ...,
         idle: Duration | None = ...,
     ) -> _Iterated[AsyncConsuming, Event]:
-        """Events one by one; asking for the next commits the one before."""
+        """Yield the events of a consumer. Asking for an event commits the one before."""
     async def consumer(self, name: str, stream: str | None = ..., *, start: str = ...) -> Consumer:
-        """The consumer of this name, made if need be: at the beginning, or with start="now" at the end."""
+        """Create the consumer if it does not exist, at the beginning, or at the end with start="now". Return it."""
     async def consumers(self, *, limit: int = ..., after: tuple[str, str] = ...) -> ConsumerList:
-        """List the consumers of this scope, with their cursors and how far they are behind."""
+        """List the consumers of this scope, with their cursors and the number of events they are behind."""
     async def delete_snapshots(self, fold: str | None = ..., stream: str | None = ...) -> int:
-        """Delete what folds have kept, all of this scope or some; how many there were. Nothing else is lost."""
+        """Delete the snapshots of folds, all of this scope or some, and return their number."""
     @overload
     async def diff(
         self,
@@ -1265,9 +1265,9 @@ class AsyncEvents:
         after: int | str | None = ...,
         idle: Duration | None = ...,
     ) -> _Iterated[AsyncFollowing, Event]:
-        """Events as they come, from now on; or behind `after`, a version of the stream or a cursor of the journal."""
+        """Yield events as they come, from now on, or after `after`: a version of the stream, or a journal cursor."""
     async def forget(self, name: str, stream: str | None = ...) -> Consumer:
-        """Forget a consumer and its place. Raises NotFound."""
+        """Delete a consumer and its cursor. Raises NotFound."""
     async def get(self, stream: str, version: int) -> Event:
         """One event. Raises NotFound."""
     async def list(
@@ -1284,11 +1284,11 @@ class AsyncEvents:
     ) -> Listed:
         """List the events of STREAM, or of the whole journal, oldest first."""
     async def poll(self, name: str, stream: str | None = ..., *, type: str | None = ..., limit: int = ...) -> Batch:
-        """The next events behind the consumer's place; asked again, the same ones, until they are committed."""
+        """The next events of a consumer. The same events are returned until they are committed."""
     async def read(
         self, stream: str, *, after: int = ..., upto: int | None = ..., limit: int = ...
     ) -> standfast.record.events.resource.EventList:
-        """Events of a stream behind version `after`, in their order; `upto` is the last version wanted."""
+        """Events of a stream after version `after`, in order, up to version `upto`."""
     async def seek(self, name: str, stream: str | None = ..., *, to: str | int) -> Consumer:
         """Move a consumer's cursor. It reads later events next, and skips or repeats the others."""
     async def stream(self, name: str) -> Stream:
@@ -1493,7 +1493,7 @@ class AsyncMails:
     async def answer(self, box: str, function: Callable[[Mail], serial.Json], *, timeout: Duration | None = ...) -> int:
         """Answer each mail of `box` with what `function(mail)` returns, in a session of its own; returns how many."""
     async def bound(self, to: str, bound: int | None) -> None:
-        """How many mails may wait in a box before sending is refused; None for the usual bound."""
+        """Set the number of mails that may wait in a box; None for the default of 1,000. A full box refuses mail."""
     async def claim(
         self,
         to: str | None = ...,
@@ -1501,7 +1501,7 @@ class AsyncMails:
         thread: standfast.record.mail.claims.Which | None = ...,
         for_: Duration | None = ...,
     ) -> Mail | None:
-        """Take the next mail of a box, alone; None if nothing is ready. Without `to`, the caller's own box."""
+        """Claim the next mail of a box; None if none is ready. Without `to`, of the caller's own box."""
     async def dead(
         self, *, settled: bool = ..., everywhere: bool = ..., limit: int = ..., after: Id | None = ...
     ) -> standfast.record.mail.resource.LetterList:
@@ -1516,7 +1516,7 @@ class AsyncMails:
     ) -> Mail:
         """Return a mail to its box until later. It counts as an attempt."""
     async def delivered(self, which: standfast.record.mail.claims.Which) -> Delivery:
-        """What became of a mail, by its id or its key: the sender's receipt. Raises NotFound."""
+        """The receipt of a mail, by its id or its key: its state and its attempts. Raises NotFound."""
     async def done(self, which: standfast.record.mail.claims.Which, *, note: str | None = ...) -> Mail:
         """Record that a mail was handled; refused (exit 4) if another holder has it."""
     def follow(
@@ -1527,15 +1527,15 @@ class AsyncMails:
         for_: Duration | None = ...,
         timeout: Duration | None = ...,
     ) -> _Iterated[AsyncFollow, Mail]:
-        """Mail as it comes: `for m in sf.mail.follow("reviewer"): …; sf.mail.done(m)`."""
+        """Yield mail as it comes: `for m in sf.mail.follow("reviewer"): …; sf.mail.done(m)`."""
     async def get(self, which: standfast.record.mail.claims.Which) -> Mail:
-        """By id, the end of an id, or key. Nothing is marked. Raises NotFound."""
+        """Get a mail by its id, the end of its id, or its key, without marking it as read. Raises NotFound."""
     async def has_reader(self, to: str) -> bool:
         """Whether a live session or process reads the box TO now. Mail to a box without one waits."""
     async def history(
         self, which: standfast.record.mail.claims.Which, *, after: int = ..., limit: int = ...
     ) -> standfast.record.mail.resource.EventList:
-        """Every change of it, in order; `after` is the `seq` of the last one you have."""
+        """Every change of a mail, in order. `after` is the `seq` of the last one you have."""
     async def list(
         self,
         to: str | None = ...,
@@ -1556,9 +1556,9 @@ class AsyncMails:
         thread: standfast.record.mail.claims.Which | None = ...,
         for_: Duration | None = ...,
     ) -> Mail | None:
-        """Take a mail and mark it read: the one that is named, or the next of a box; None if nothing is ready."""
+        """Claim a mail and mark it as read: the named one, or the next of a box. None if none is ready."""
     async def receipts(self, *, sender: str | None = ..., limit: int = ..., after: str | None = ...) -> DeliveryList:
-        """What became of what the caller sent, or `sender`, the newest first."""
+        """The receipts of the mail that the caller or `sender` sent, the newest first."""
     async def refuse(self, which: standfast.record.mail.claims.Which, reason: str) -> Mail:
         """Refuse a mail that no reader can handle: it is a dead letter at once."""
     async def release(self, which: standfast.record.mail.claims.Which, *, reason: str | None = ...) -> Mail:
@@ -1615,16 +1615,16 @@ class AsyncMails:
     async def sweep(self, *, limit: int = ...) -> standfast.record.mail.models.Swept:
         """Return mail of dead or late readers to its boxes, and mark expired mail. The daemon does this too."""
     async def thread(self, which: standfast.record.mail.claims.Which, *, limit: int = ...) -> MailList:
-        """The conversation a mail belongs to, the first one first."""
+        """The conversation of a mail, the first mail first."""
     async def wait(
         self, which: standfast.record.mail.claims.Which, *, until: str = ..., timeout: Duration | None = ...
     ) -> Delivery:
-        """Return once the mail is done, or will never be; with `until="read"` or `"leased"`, once it is that far."""
+        """Wait until the mail is done; or with `until`, until it is `"read"` or `"leased"`. Returns its receipt."""
 
 @type_check_only
 class AsyncLoops:
     async def absent(self, *, everywhere: bool = ..., limit: int = ...) -> AbsentList:
-        """Loops that have stopped firing: slots that should have a row by their schedule and have none."""
+        """Due slots without a row: their loops have stopped firing."""
     async def add(
         self,
         name: str,
@@ -1648,7 +1648,7 @@ class AsyncLoops:
     async def fire_due(
         self, *, limit: int = ..., accounts: Sequence[str] = ...
     ) -> standfast.record.loops.resource.RunList:
-        """Give every slot that is due its row, in every scope of the store; up to `limit` loops at once."""
+        """Write the rows of all due slots, in every scope of the store, for up to `limit` loops."""
     async def get(self, name: str) -> Loop:
         """Show a loop: its command, its rules, and its last runs."""
     async def list(
@@ -1656,7 +1656,7 @@ class AsyncLoops:
     ) -> LoopList:
         """List the loops: their schedules, the next slot, and the last one."""
     async def next_due_us(self, *, slots: bool = ..., runs: bool = ..., accounts: Sequence[str] = ...) -> int | None:
-        """When there is something to do next for these accounts: a slot to fire, or a queued run to claim."""
+        """The time of the next slot to fire or queued run to claim, for these accounts; None if there is none."""
     async def pause(self, name: str, reason: str = ...) -> Loop:
         """Pause a loop: its slots are skipped until it is resumed, and queued runs are cancelled."""
     async def remove(self, name: str) -> Loop:
@@ -1667,15 +1667,15 @@ class AsyncLoops:
 @type_check_only
 class AsyncRuns:
     async def abandon_dead(self, *, limit: int = ...) -> standfast.record.runs.RunList:
-        """End what runs under a worker that is known dead or out of time: abandoned, or queued again."""
+        """End running runs whose worker has exited or whose lease has expired: abandoned, or queued again."""
     async def adopt(self, run_id: str, attempt: int) -> Run:
-        """Take an attempt over from a worker that is gone: its child continues, and the attempt stays the same."""
+        """Take over an attempt from a worker that has exited. Its child continues, and the attempt stays the same."""
     async def ask(self, name: str) -> Run:
-        """A run now, of a loop in any state, after its runs that are queued or running."""
+        """Queue a run now, of a loop in any state but removed. It waits for the loop's earlier runs."""
     async def cancel(self, run: str, reason: str = ...) -> Run:
-        """Cancel a RUN: a queued one at once; a running one is ended by the daemon."""
+        """Cancel a RUN: a queued run at once. The daemon ends a running one."""
     async def claim(self, *, host: str, run_id: str | None = ..., accounts: Sequence[str] = ...) -> Run | None:
-        """One run that is ready, now the caller's, with its attempt and its `job`; or None."""
+        """Claim a run that is ready, with its attempt and its `job`; None if there is none."""
     async def finish(
         self,
         run_id: str,
@@ -1689,11 +1689,11 @@ class AsyncRuns:
         stderr_id: str | None = ...,
         reason: str | None = ...,
     ) -> Run:
-        """Say how this attempt ended. Failed and with retries left, the run is queued again in its slot."""
+        """Record the outcome of this attempt. A failed run with retries left is queued again in its slot."""
     async def get(self, run_id: str) -> Run:
-        """By its id or the end of it. Raises NotFound."""
+        """Get a run by its id or the end of its id. Raises NotFound."""
     async def left(self, *, limit: int = ...) -> standfast.record.runs.RunList:
-        """Running, and their worker has exited or its lease has expired: the next worker finds the outcome of each."""
+        """Running runs whose worker has exited or whose lease has expired. The next worker finds out their outcome."""
     async def list(
         self,
         loop: str | None = ...,
@@ -1705,13 +1705,13 @@ class AsyncRuns:
         limit: int = ...,
         after: str | None = ...,
     ) -> standfast.record.runs.RunList:
-        """What became of the slots, the newest first; of one loop, of this scope, or everywhere."""
+        """List the runs of a loop, of this scope, or of the whole store, the newest slot first."""
     async def mine(self, *, limit: int = ...) -> standfast.record.runs.RunList:
-        """Running, and held by this process."""
+        """Running runs that this process holds."""
     async def requeue(self, run_id: str, attempt: int, *, reason: str) -> Run:
-        """Claimed, and known never to have begun: ready again at once, in its slot."""
+        """Queue a claimed run again in its slot: its worker has exited and had not started the command."""
     async def started(self, run_id: str, attempt: int, *, pid: int, process: str) -> Run:
-        """Its child is there: `process` tells it from every other. Raises LeaseLost if the run is another's now."""
+        """Record the child process; `process` identifies it. Raises LeaseLost if another worker has the run."""
     async def to_cancel(self, *, limit: int = ...) -> standfast.record.runs.RunList:
         """Runs of this process that were cancelled: kill the child, then `finish(cancelled=True)`."""
 
@@ -1940,7 +1940,7 @@ class AsyncKnowledgeStore:
         superseded: bool = ...,
         everywhere: bool = ...,
     ) -> KnowledgeList:
-        """Find the texts that fit a query best, by words and, with an embedding, by meaning."""
+        """Find the texts that match a query best, by words and, with an embedding, by meaning."""
     async def show(self, which: str) -> Knowledge:
         """Show one text with its source, by its id or the end of its id."""
 

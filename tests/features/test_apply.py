@@ -181,7 +181,7 @@ def test_a_commit_is_refused_inside_a_transaction_and_without_a_key(sf: standfas
         sf.apply({}, key="k", mode="commit")
     with pytest.raises(InvalidInput, match="a commit needs a key"):
         sf.apply({}, mode="commit")
-    with pytest.raises(InvalidInput, match="apply knows dry-run, preflight, commit"):
+    with pytest.raises(InvalidInput, match="a mode is dry-run, preflight, commit"):
         sf.apply({}, mode="yes")
     with pytest.raises(InvalidInput, match="an application's key is empty"):
         sf.apply({}, key=" ", mode="commit")

@@ -184,9 +184,9 @@ def test_whole_messages_and_other_json_values_are_accepted() -> None:
     ("role", "content", "match"),
     [
         ("note", "x", "message 1 has the role 'note', which no LLM takes"),
-        ("tool", "pull/1", "message 1 is a tool's and names no call"),
-        ("tool", {"call_id": "call_1"}, "names no call"),
-        ("assistant", "hello", "the first message is the assistant's"),
+        ("tool", "pull/1", "message 1 has the role 'tool' and no call_id"),
+        ("tool", {"call_id": "call_1"}, "no call_id"),
+        ("assistant", "hello", "the first message is from the assistant"),
     ],
 )
 def test_what_no_provider_takes_is_refused(role: str, content: Any, match: str) -> None:

@@ -375,7 +375,7 @@ def test_uncommitted_events_are_delivered_again_and_committed_ones_are_not(
     assert [event.data for event in sf.events.poll("c", stream).events] == [3, 4]
     sf.events.commit(second.rest(1))
     assert not sf.events.poll("c", stream)
-    with pytest.raises(VersionConflict, match="another process commits"):
+    with pytest.raises(VersionConflict, match="another process committed"):
         sf.events.commit(second)
 
 
@@ -573,7 +573,7 @@ def test_new_versions_of_an_event_are_read_beside_old_ones(sf: standfast.Standfa
         return state + len(event.data["name"] if event.type == "joined" else event.data["first"])
 
     assert sf.events.fold("people", both, 0).state == 12 + 4 + 5
-    with pytest.raises(InvalidInput, match="circles"):
+    with pytest.raises(InvalidInput, match="circular"):
         upcasted(sf.events.get("people", 1), {"joined": lambda old: ("joined", old)})
 
 

@@ -235,7 +235,7 @@ def test_a_requested_run_replaces_no_slot(sf: standfast.Standfast, clock: Manual
     third = sf.runs.claim(host="here", run_id=asked[2].id)
     assert third is not None
     assert third.id == asked[2].id
-    with pytest.raises(IllegalTransition, match="does not wait"):
+    with pytest.raises(IllegalTransition, match="is not queued"):
         sf.runs.claim(host="here", run_id=asked[0].id)
     with pytest.raises(NotFound):
         sf.runs.ask("weekly")

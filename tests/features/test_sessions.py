@@ -227,7 +227,7 @@ def test_the_cursor_is_stored(sf: standfast.Standfast) -> None:
 def test_a_second_owner_in_this_process_is_refused(sf: standfast.Standfast) -> None:
     with (
         sf.session("k"),
-        pytest.raises(standfast.InProgress, match=f"process {os.getpid()} .*this very process") as caught,
+        pytest.raises(standfast.InProgress, match=f"process {os.getpid()} .*this process") as caught,
         sf.session("k"),
     ):
         pass

@@ -1,1 +1,1 @@
-"""The record: sessions and everything they hold. The system of record; lost, the session is gone."""
+"""The record: sessions and everything they hold. It is the system of record: without it a session is lost."""

@@ -1,11 +1,11 @@
-"""Agents: who takes part, what they are, and what they are at.
+"""Agents: their names, kinds, configurations and status.
 
-There is no registration. An agent that opens a session, claims a task or takes mail is known by name from then on:
-`notice` writes a sign of life after the work was done, at most once in five minutes per handle and
-without waiting for the disk. What an agent says about itself (its kind, its configuration, that it is
-blocked) is written by `set`. The shown state is computed on each read and never stored: active is
-who holds a task or a session now; crashed, whose process is gone and left something behind; stale,
-who says to be at work and has not been heard of for an hour.
+There is no registration. An agent is known by name once it opens a session, claims a task or claims mail: `notice`
+then writes its last-seen time, after the work, at most every five minutes per handle, and without waiting for fsync.
+`set` writes what an agent reports about itself, such as its kind, its configuration or that it is blocked.
+
+The shown status is computed on each read. *active*: the agent holds a task or a session now. *crashed*: its process
+has exited and it still held something. *stale*: it reported work and was not seen for an hour.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ NOTICE_EVERY_US = 5 * MINUTE_US
 STALE_US = HOUR_US
 SCAN_PAGE = 200
 SCAN_PAGES_MAX = 50
-"""Pages that a search by a derived or configured value reads at most."""
+"""The most pages that a search by status or configuration reads."""
 
 AgentList: TypeAlias = "list[Agent]"
 
 
 class Agent(Model):
-    """One participant and its state."""
+    """One agent and its status."""
 
     scope: str
     name: str
     kind: str | None
     status: str
-    """idle, active, blocked or error: what it holds says active, what it says about itself the rest."""
+    """idle, active, blocked or error. It is active while it holds a task or a session."""
     status_why: str | None
     task_id: str | None
-    """What it works on: the task it holds, or the one it named."""
+    """The task that it holds, or the open task that it named."""
     session_id: str | None
     config: serial.Json
     metadata: serial.Json
@@ -57,19 +57,19 @@ class Agent(Model):
     first_seen_us: int
     last_seen_us: int
     crashed: bool
-    """Its process is gone, and it held something, or said to be at work."""
+    """Its process has exited, and it held something or reported `active`."""
     stale: bool
-    """It says to be at work, holds nothing, and has not been heard of for an hour."""
+    """It reported work, holds nothing, and was not seen for an hour."""
     receipt: Receipt | None = None
 
     @property
     def status_shown(self) -> str:
-        """The status, with a mark if it is doubtful: `active (crashed)`."""
+        """The status, marked if it is crashed or stale: `active (crashed)`."""
         return self.status + (" (crashed)" if self.crashed else " (stale)" if self.stale else "")
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where a list continues: `after=`."""
+        """The cursor of a list: pass it as `after=`."""
         return self.scope, self.name
 
     @staticmethod
@@ -78,7 +78,7 @@ class Agent(Model):
 
 
 class Agents(Resource):
-    """Who takes part: set, get, list."""
+    """Agents: set, name, get and list them."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ class Agents(Resource):
         config: serial.Json = NOT_GIVEN,
         metadata: serial.Json = NOT_GIVEN,
     ) -> Agent:
-        """Record what an agent is or does; without a name, the caller. Other fields stay.
+        """Record the status or configuration of an agent; without a name, of the caller. Other fields stay.
 
         - `name`: the agent.
         - `kind`: the kind of agent: claude-code, codex, reviewer.
@@ -103,7 +103,7 @@ class Agents(Resource):
         - `config`: replace its whole configuration.
         - `metadata`: replace its other facts.
 
-        A new status without `why` forgets the old reason. Raises NotFound for a task there is not.
+        A new status without `why` clears the old reason. Raises NotFound for an unknown task.
         """
         given: Row = {
             "kind": kind if kind in (NOT_GIVEN, None) else keys.checked(kind, "an agent's kind", limit=NAME_MAX),
@@ -197,7 +197,7 @@ class Agents(Resource):
         - `stale`: only list agents that were active and have not reported for an hour.
         - `after`: start after this cursor, the (scope, name) of the last one of the page before.
 
-        A name in `config` may have dots into objects; a text that ends in `*` is a prefix:
+        A name in `config` may be a path with dots. A text that ends in `*` is a prefix:
         `list(status="active", config={"model": "claude-*"})`.
         """
         if status is not None:
@@ -222,10 +222,7 @@ class Agents(Resource):
 
 
 def notice(store: Store, tx: Tx | None, name: str | None = None) -> None:
-    """Record that the actor is alive. It runs after the work and never delays it.
-
-    Inside a caller's transaction it waits until that has been committed.
-    """
+    """Write the last-seen time of the actor, after its work. In a caller's transaction it runs after the commit."""
     name = name or store.caller.actor
     if tx is not None:
         tx.after = [*(tx.after or ()), lambda: notice(store, None, name)]
@@ -237,19 +234,19 @@ def notice(store: Store, tx: Tx | None, name: str | None = None) -> None:
     from standfast.config import agent_present
 
     kind = agent_present()
-    with suppress(StorageError, InvalidInput):  # a sign of life that is not written only ages
+    with suppress(StorageError, InvalidInput):  # if it fails, the last-seen time only stays older
         store.write(lambda tx: _seen(tx, str(name), kind), durable=False)
         store.noticed[who] = now_us
 
 
 def _seen(tx: Tx, name: str, kind: str | None) -> None:
-    """Not journalled: what it did is, with its name."""
+    """Not journalled: the work itself is journalled with the agent's name."""
     asked: Row = {"scope": tx.caller.scope, "name": checked_name(name), "kind": kind, "holder": tx.caller.holder}
     tx.run(SQL.seen, now_us=tx.now_us(), **asked, **tx.caller.labelled())
 
 
 def configured(config: serial.Json, wanted: Mapping[str, Any]) -> bool:
-    """Whether a configuration says all of this."""
+    """Whether a configuration has all of these values."""
     return all(_says(config, path.split("."), value) for path, value in wanted.items())
 
 
@@ -267,7 +264,7 @@ def _says(config: serial.Json, path: list[str], wanted: Any) -> bool:
 
 
 def _agent(tx: Tx, row: Row) -> Agent:
-    """The model of a row, with derived values: its leases, and whether it seems alive."""
+    """The model of a row, with the status that its leases and its process have now."""
     holder = row["holder"] or ""
     asked: Row = {"scope": row["scope"], "holder": holder, "actor_holder": leases.actor_holder(row["name"])}
     task, session = tx.maybe(SQL.held_task, **asked), tx.maybe(SQL.held_session, **asked)
@@ -300,7 +297,7 @@ def _left(tx: Tx, held: Row) -> bool:
 
 
 def _open_task(tx: Tx, task_id: str | None) -> str | None:
-    """The task it named, while that is not closed."""
+    """The id of the task that the agent named, unless that task is closed."""
     row = None if task_id is None else tx.maybe(SQL.task, id=task_id)
     return task_id if row is not None and row["state"] != "closed" else None
 

@@ -1,6 +1,6 @@
--- Who takes part. Known from first use; stale and crashed are derived, never stored.
+-- Agents. A row is written at the first use of a name. Stale and crashed are computed on each read.
 
--- A sign of life.
+-- The last-seen time.
 -- name: seen
 INSERT INTO agent (scope, name, kind, status, holder, first_seen_us, last_seen_us, git_dir, origin)
 VALUES (:scope, :name, :kind, 'idle', :holder, :now_us, :now_us, :git_dir, :origin)
@@ -38,7 +38,7 @@ WHERE (:everywhere = 1 OR scope = :scope) AND (scope > :after_scope OR (scope = 
 ORDER BY scope, name
 LIMIT :limit
 
--- What it holds now, as an actor or through its process: the task it took last, of any repository, and any session.
+-- The task that the agent holds, as an actor or through its process: the last one, of any repository.
 -- name: held_task
 SELECT id, holder, lease_until_us, lease_boot, lease_mono_us, lease_for_us
 FROM task

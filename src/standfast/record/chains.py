@@ -1,12 +1,10 @@
-"""Chains: conversations whose messages name the one before them.
+"""Chains: conversations in which each entry names its parent entry, for pydantic-ai.
 
-Each entry is a message of the session it was first saved in, known by the id its framework gave it. A head
-is a value of the session: it names the last entry and carries a revision. A caller that saves says which revision
-was read; if it is another by now, nothing is written. A branch or a fork is a head that names an
-entry that is there already: nothing is copied.
+An entry is a message of the session that it was first saved in, with the id of its framework. A head is a state value
+of the session: it names the last entry and has a revision. A save names the revision that was read, and writes nothing
+if the head has another one. A branch is a head that names an existing entry, so nothing is copied.
 
-Snapshots of a run are kept the same way: a message that a run has kept before is not kept again,
-and a snapshot is an event that says which messages it is made of.
+Snapshots of a run are stored in the same way: each message once, and an event with the positions of its messages.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ SQL = load(__name__)
 HEAD = "chain.head"
 PAGE = 256
 ENTRIES_MAX = 1_000_000
-"""Entries in one history at most: a chain that is longer goes in a circle."""
+"""The most entries of one history: a longer chain is circular."""
 Ranges = list[list[int]]
 
 
 class Entry(NamedTuple):
-    """One link, as it is stored."""
+    """One stored entry."""
 
     id: str
     parent_id: str | None
@@ -42,7 +40,7 @@ class Entry(NamedTuple):
 
 
 class Link(NamedTuple):
-    """One entry to be added."""
+    """One entry to add."""
 
     id: str
     parent_id: str | None
@@ -50,7 +48,7 @@ class Link(NamedTuple):
 
 
 class Chains(Resource):
-    """Heads and entries: read, write over one revision, delete, follow."""
+    """Heads and entries: read, write over one revision, delete."""
 
     __slots__ = ()
 
@@ -63,7 +61,7 @@ class Chains(Resource):
 
     @query
     def heads(self, tx: Tx, after: tuple[int, str] | None = None) -> tuple[list[serial.Json], tuple[int, str] | None]:
-        """A page of heads, the newest first, and where the next one continues; None at the end."""
+        """A page of heads, the newest first, and the cursor of the next page; None at the end."""
         before_us, before_id = after or (conversations.ALL, "")
         asked: Row = {"scope": self.scope, "key": HEAD, "before_us": before_us, "before_id": before_id}
         rows = tx.all(SQL.heads, **asked, limit=PAGE)
@@ -82,9 +80,9 @@ class Chains(Resource):
         revision: str | None,
         agent: str | None = None,
     ) -> None:
-        """The head and its new entries together, over the head with this `revision`; None means that there is none.
+        """Write the head and its new entries together, over the head with this `revision` (None: no head yet).
 
-        Raises VersionConflict if it is another, or names an entry that is not there.
+        Raises VersionConflict if the head has another revision, or if `head_id` names an unknown entry.
         """
         home = conversations.find(tx, key) or conversations.made(tx, key, agent)
         tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
@@ -101,7 +99,7 @@ class Chains(Resource):
 
     @transactional
     def delete(self, tx: Tx, key: str, *, revision: str) -> None:
-        """Take the head away, if it still has this revision. The entries stay: forks may stand on them."""
+        """Delete the head if it still has this revision. The entries stay, because branches may use them."""
         home = conversations.find(tx, key)
         if home is None:
             raise _moved_on(key)
@@ -121,14 +119,14 @@ class Chains(Resource):
 
     @query
     def history(self, tx: Tx, head_id: str | None, *, limit: int | None = None) -> list[Entry]:
-        """The entries up to this one, in order, or the last `limit`. Raises NotFound if one is missing."""
+        """The entries up to this one, in order; with `limit`, the last ones. Raises NotFound for an unknown entry."""
         found: list[Entry] = []
         wanted = head_id
         while wanted is not None and len(found) < min(ENTRIES_MAX, ENTRIES_MAX if limit is None else limit):
             row = self._row(tx, wanted)
             if row is None:
                 raise _unknown(wanted)
-            # Mostly the ones before it stand right before it: a page is read, not an entry at a time.
+            # The ancestors are usually the messages directly before it: read a page instead of one row at a time.
             for one in self._onwards(tx, row):
                 if one["native"] == self._native(wanted):
                     found.append(self._entry(one))
@@ -148,7 +146,7 @@ class Chains(Resource):
 
     @transactional
     def keep(self, tx: Tx, key: str, lines: Sequence[Line]) -> Ranges:
-        """The positions of these messages in a session, in their order; those that are not there yet are added."""
+        """The positions of these messages in a session, in their order. New messages are added first."""
         home = conversations.find(tx, key) or conversations.made(tx, key, None)
         tx.maybe(conversations.SQL.lock_node, node_id=home.node_id)
         known: dict[str, int] = {}
@@ -184,7 +182,7 @@ class Chains(Resource):
 
 
 def _ranges(positions: Sequence[int]) -> Ranges:
-    """Positions in their order, as stretches without a gap."""
+    """Positions in their order, as ranges [first, last]."""
     made: Ranges = []
     for position in positions:
         if made and made[-1][1] == position - 1:
@@ -196,7 +194,7 @@ def _ranges(positions: Sequence[int]) -> Ranges:
 
 def _moved_on(key: str) -> VersionConflict:
     return VersionConflict(
-        f"conversation {key!r} was saved or deleted since it was read, or is there already", "read it again, then save"
+        f"conversation {key!r} was saved or deleted since it was read, or exists already", "read it again, then save"
     )
 
 

@@ -1,14 +1,14 @@
 """Messages of a session in the form of OpenAI's and Anthropic's chat interfaces, and tool calls without a result.
 
-An agent loop of one's own says what the LLM returned, unchanged, and one message for each result of a tool:
+Your own agent loop stores what the LLM returned, unchanged, and one message per tool result:
 
     s.say("user", "fix the parser", key="prompt")
     s.say("assistant", reply)           # text, OpenAI's message, or Anthropic's message or list of content blocks
     s.say("tool", {"call_id": call.call_id, "result": value})           # or {"call_id": …, "error": "no such branch"}
 
-Both providers refuse a history in which a tool call is not directly followed by its result. So each result is put
-directly behind its call, a call without a result gets one that says so, and a result without its call is left out.
-That is a view: nothing stored is changed. What one provider's LLM returned can be sent to the other.
+Both providers refuse a history in which a tool call is not directly followed by its result. So these functions put each
+result directly after its call, add a result that says "interrupted" to a call without one, and leave out a result
+without its call. The stored messages do not change. Messages from one provider can be sent to the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INTERRUPTED = "No answer to this call was recorded: it was interrupted, and may 
 
 
 class ToolCall(Model):
-    """A call of a tool that the LLM asked for. `arguments` is text if the LLM wrote no valid JSON."""
+    """A tool call of the LLM. `arguments` is text if the LLM wrote no valid JSON."""
 
     call_id: str
     name: str
@@ -42,14 +42,14 @@ class _Result(NamedTuple):
 class _Turn(NamedTuple):
     role: str
     content: Any
-    """As it was said: text, a list of parts or blocks, or OpenAI's message."""
+    """As it was stored: text, a list of parts or blocks, or OpenAI's message."""
     calls: list[ToolCall]
     results: list[_Result | None]
     """One for each call."""
 
 
 def orphans(messages: Iterable[Message]) -> list[ToolCall]:
-    """The tool calls without a result, in order: carry them out before the LLM is asked again."""
+    """The tool calls without a result, in order. Run them before you call the LLM again."""
     turns = _turns(messages)
     return [call for turn in turns for call, result in zip(turn.calls, turn.results, strict=True) if result is None]
 
@@ -57,7 +57,7 @@ def orphans(messages: Iterable[Message]) -> list[ToolCall]:
 def to_openai(messages: Iterable[Message]) -> dict[str, Any]:
     """The arguments for `client.chat.completions.create(model=…, **to_openai(s.messages()))`.
 
-    Raises InvalidInput for a role that the providers do not have, and for a result that names no call.
+    Raises InvalidInput for a role that the providers do not accept, and for a tool result without a call id.
     """
     made: list[dict[str, Any]] = []
     for turn in _turns(messages):
@@ -71,8 +71,8 @@ def to_openai(messages: Iterable[Message]) -> dict[str, Any]:
 def to_anthropic(messages: Iterable[Message]) -> dict[str, Any]:
     """The arguments for `client.messages.create(model=…, max_tokens=…, **to_anthropic(s.messages()))`.
 
-    What was said as `system` is one text before the messages. Raises InvalidInput as `to_openai` does, and if the
-    first message is not the user's.
+    Messages with the role `system` become one text before the messages. Raises InvalidInput as `to_openai` does, and
+    if the first message is not from the user.
     """
     system: list[str] = []
     made: list[dict[str, Any]] = []
@@ -83,17 +83,20 @@ def to_anthropic(messages: Iterable[Message]) -> dict[str, Any]:
         _add(made, turn.role, _blocks(turn))
         _add(made, "user", [_tool_result(*pair) for pair in zip(turn.calls, turn.results, strict=True)])
     if made and made[0]["role"] != "user":
-        raise InvalidInput("the first message is the assistant's; Anthropic wants a user's", "read more: last=1000")
+        raise InvalidInput(
+            "the first message is from the assistant; Anthropic needs one from the user",
+            "read more messages: last=1000",
+        )
     return {**({"system": "\n\n".join(system)} if system else {}), "messages": made}
 
 
-# -- what was said --------------------------------------------------------------------------------------------
+# -- stored messages ------------------------------------------------------------------------------------------
 
 
 def _turns(messages: Iterable[Message]) -> list[_Turn]:
-    """What was said and not taken back, each call with its result."""
+    """The messages that are not retracted, each tool call with its result."""
     turns: list[_Turn] = []
-    unanswered: dict[str, tuple[_Turn, int]] = {}  # by id; an LLM may use an id again once it has its result
+    unanswered: dict[str, tuple[_Turn, int]] = {}  # by id; an LLM may reuse the id of a call that has its result
     for message in messages:
         if message.retracted_us is not None:
             continue
@@ -130,14 +133,14 @@ def _read(message: Message) -> tuple[_Turn | None, list[tuple[str, _Result]]]:
 
 
 def _content(message: Message) -> Any:
-    """Text, a list of parts or blocks, or OpenAI's message of the assistant; any other JSON value is text."""
+    """Text, a list of parts or blocks, or OpenAI's assistant message. Any other JSON value becomes text."""
     content: Any = message.content
     if (
         isinstance(content, dict)
         and "content" in content
         and (message.role != "assistant" or content.get("type") == "message")
     ):
-        content = content["content"]  # the whole message was said, with its role
+        content = content["content"]  # the whole message was stored, with its role
     if isinstance(content, str) or (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
         return content
     if isinstance(content, dict) and message.role == "assistant" and content.keys() & {"content", "tool_calls"}:
@@ -173,13 +176,13 @@ def _result(message: Message) -> tuple[str, _Result]:
                 value = said[name]
                 return call_id, _Result(value if isinstance(value, str) else serial.dumps(value), name == "error")
     raise InvalidInput(
-        f"message {message.position} is a tool's and names no call",
+        f"message {message.position} has the role 'tool' and no call_id",
         's.say("tool", {"call_id": call.call_id, "result": value})',
     )
 
 
 def _text(content: Any) -> str:
-    """The text of what was said; pictures and thoughts have none."""
+    """The text of a message. Images and reasoning have none."""
     if isinstance(content, dict):
         content = content.get("content")
     if isinstance(content, list):
@@ -191,7 +194,7 @@ def _text(content: Any) -> str:
 
 
 def _openai(turn: _Turn) -> dict[str, Any]:
-    if isinstance(turn.content, dict):  # OpenAI's own, without the fields that only responses have
+    if isinstance(turn.content, dict):  # OpenAI's own message, without the fields that only responses have
         said = {name: value for name, value in turn.content.items() if value and name != "annotations"}
         return {"role": turn.role, "content": None if turn.calls else "", **said}
     if turn.role != "assistant":
@@ -211,7 +214,7 @@ def _openai(turn: _Turn) -> dict[str, Any]:
 
 
 def _blocks(turn: _Turn) -> list[Any]:
-    if isinstance(turn.content, list):  # Anthropic's own; its library dumps null where a request may have none
+    if isinstance(turn.content, list):  # Anthropic's own blocks; its library dumps nulls that a request refuses
         return [{name: value for name, value in block.items() if value is not None} for block in turn.content]
     text = _text(turn.content)
     used = [{"type": "tool_use", "id": call.call_id, "name": call.name, "input": _input(call)} for call in turn.calls]
@@ -228,7 +231,7 @@ def _tool_result(call: ToolCall, result: _Result | None) -> dict[str, Any]:
 
 
 def _add(made: list[dict[str, Any]], role: str, blocks: list[Any]) -> None:
-    """Roles alternate: what one role said in a row is one message, with results first."""
+    """Add blocks. Roles must alternate, so consecutive blocks of one role become one message."""
     if blocks and made and made[-1]["role"] == role:
         made[-1]["content"] = [*made[-1]["content"], *blocks]
     elif blocks:

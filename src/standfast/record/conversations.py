@@ -1,12 +1,11 @@
-"""Conversations: what a framework keeps of a dialogue, as the messages of a session.
+"""Conversations: the items of an agent framework, stored as the messages of a session.
 
-A framework's list of items is a session's root conversation: each item is a message with a
-position, so that any number of processes add at once and no batch is split. An item that is retracted or
-cleared is retracted: it stays in the record, marked, and is not read any more. The last N are
-read without the rest.
+The items are the root conversation of a session. Each item is a message with a position, so any number of processes may
+add items at the same time, and no batch is split. `take_back` and `clear` retract items: they stay stored and are not
+returned any more. The last N items are read without the others.
 
-An item comes back as it was given, but for secrets of well-known shape (`redaction`). What our
-JSON cannot say (a NUL, half a character, NaN) is kept as text in JSON, and comes back the same.
+Items are returned as they were given, except secrets of known formats (`redaction`). Values that standfast's JSON
+cannot store (NUL, a lone surrogate, NaN) are stored as JSON text inside a field, and returned unchanged.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from standfast.serial.redaction import redacted
 SQL = load(__name__)
 
 ITEM_MAX_BYTES = 64 * 1024 * 1024
-"""One item at most: pictures travel inside items."""
+"""The most bytes of one item: items contain images."""
 BATCH_MAX = 100_000
 ALL = 2**62
 CLEARED = "conversation.cleared"
-"""The value of a session that says from which position on its conversation is read."""
+"""The state value of a session with the first position that is read after `clear`."""
 RAW = "standfast:json"
-"""The one field of an item that is kept as text."""
+"""The only field of an item that is stored as text."""
 
 Item = serial.Json
 
 
 class Line(NamedTuple):
-    """One item to be added: encoded, redacted and hashed, outside any transaction."""
+    """One item to add: encoded, redacted and hashed outside any transaction."""
 
     role: str
     content: str
@@ -58,7 +57,7 @@ class Line(NamedTuple):
 
 
 class Home(Model):
-    """The position of a conversation."""
+    """The session and the root node of a conversation."""
 
     session_id: str
     scope: str
@@ -74,7 +73,7 @@ class Home(Model):
 
 
 class _Stretch(NamedTuple):
-    """Positions of one node, and the moment up to which what was taken back counts as taken back."""
+    """Positions of one node. Items that were retracted after `kept_us` count as not retracted."""
 
     node_id: str
     first: int
@@ -83,7 +82,7 @@ class _Stretch(NamedTuple):
 
 
 def line(item: Item, *, role: str, summary: str, redact: bool, native: str | None = None) -> Line:
-    """Raises InvalidInput for a value that is no JSON, or too large."""
+    """Encode an item. Raises InvalidInput for a value that is no JSON, or too large."""
     try:
         text = serial.dumps(item, what="item", limit_bytes=ITEM_MAX_BYTES)
     except InvalidInput:
@@ -95,7 +94,7 @@ def line(item: Item, *, role: str, summary: str, redact: bool, native: str | Non
             summary = redacted(summary)
     if not role.isidentifier() or len(role) > ROLE_MAX:
         role = keys.checked(serial.clean(role, ROLE_MAX) or "item", "role", limit=ROLE_MAX)
-    # The journal and the preview clean it: here it is only cut.
+    # The journal and the preview clean the summary. Here it is only shortened.
     return Line(role, stored, serial.hash_text(f"{role}\n{text}"), summary[: 2 * PREVIEW_MAX], native)
 
 
@@ -103,7 +102,7 @@ def _escaped(item: Item) -> str:
     try:
         return json.dumps(item)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"an item is JSON: {error}") from None
+        raise InvalidInput(f"an item must be JSON: {error}") from None
 
 
 def item_of(content: str) -> Item:
@@ -111,13 +110,13 @@ def item_of(content: str) -> Item:
 
 
 def items_of(contents: Sequence[str]) -> list[Item]:
-    """The items of stored texts, read in one go."""
+    """The items of stored texts, decoded together."""
     items = json.loads(f"[{','.join(contents)}]")
     return [_unwrapped(item) if type(item) is dict and len(item) == 1 else item for item in items]
 
 
 def _text(row: Row) -> str:
-    """What was said by other means is plain text: as an item it has its role beside it."""
+    """The JSON of a message. A message of plain text becomes an item with its role."""
     if row["format"] == "json":
         return str(row["content"])
     return json.dumps({"role": row["role"], "content": row["content"]})
@@ -129,7 +128,7 @@ def _unwrapped(item: dict[str, Item]) -> Item:
 
 
 class Conversations(Resource):
-    """The conversation of a session, by key or id: add, read, take back, clear."""
+    """The conversation of a session, by key or id: add, read, retract and clear items."""
 
     __slots__ = ()
 
@@ -152,7 +151,7 @@ class Conversations(Resource):
 
     @transactional
     def take_back(self, tx: Tx, session: str) -> tuple[Item] | None:
-        """Retract the newest item that is not retracted; None if there is none. It stays in the record, marked."""
+        """Retract the newest item and return it in a tuple; None if there is none. It stays stored."""
         home = find(tx, session)
         if home is None:
             return None
@@ -170,7 +169,7 @@ class Conversations(Resource):
 
     @transactional
     def clear(self, tx: Tx, session: str) -> None:
-        """Retract all items; later ones are the conversation."""
+        """Retract all items. Later items begin a new conversation."""
         home = find(tx, session)
         if home is None:
             return
@@ -194,7 +193,7 @@ def find(tx: Tx, session: str) -> Home | None:
 
 
 def made(tx: Tx, session: str, agent: str | None) -> Home:
-    """The conversation of a key that has no session yet."""
+    """Create the session of a key and its conversation."""
     if is_id(session):
         raise naming.unknown(tx, "session", session)
     caller = tx.caller
@@ -241,7 +240,7 @@ def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int]:
 
 
 def standing(tx: Tx, home: Home, last: int | None) -> list[Row]:
-    """The newest `last` rows that stand, in order, with a fork's past before its own."""
+    """The newest `last` rows that are not retracted, in order. In a fork the parent's come first."""
     return _newest(tx, _stretches(tx, home), ALL if last is None else max(0, last))[::-1]
 
 
@@ -254,7 +253,7 @@ def _newest(tx: Tx, stretches: Iterable[_Stretch], limit: int, statement: Statem
 
 
 def _stretches(tx: Tx, home: Home) -> list[_Stretch]:
-    """The positions of the conversation, the newest first."""
+    """The positions of the conversation, by node, the newest first."""
     cleared = _cleared(tx, home)
     found = [_Stretch(home.node_id, cleared or home.first_position, POSITION_MAX, ALL)]
     if home.parent_id is None or cleared is not None:
@@ -267,13 +266,13 @@ def _stretches(tx: Tx, home: Home) -> list[_Stretch]:
         if segment is not None:
             found.append(_Stretch(*segment, cut_us))
         if tx.maybe(SQL.cleared_before, session_id=session_id, time_us=cut_us) is not None:
-            break  # it had let go of its own past when the fork was made
+            break  # the parent had been cleared before the fork was made
         cut_us = tx.one(SQL.created, id=session_id)["created_us"]
     return found
 
 
 def _cleared(tx: Tx, home: Home) -> int | None:
-    """From where on it is read since it was cleared. A value, so that what was cleared is not even passed over."""
+    """The first position that is read, if the conversation was cleared. Cleared rows are not scanned."""
     row = tx.maybe(SQL.cleared, scope=home.scope, session_id=home.session_id, key=CLEARED)
     return int(row["value"]) if row is not None and row["value"].isdigit() else None
 
@@ -302,6 +301,6 @@ def _keep(tx: Tx, gone: Sequence[Row]) -> None:
 
 def _inherited(home: Home) -> Conflict:
     return Conflict(
-        f"the newest item of {home.key!r} is its parent's, and a fork does not change its parent",
-        "fork the parent at an earlier place: standfast session fork KEY NEW --at N",
+        f"the newest item of {home.key!r} belongs to its parent, and a fork cannot change its parent",
+        "fork the parent at an earlier position: standfast session fork KEY NEW --at N",
     )

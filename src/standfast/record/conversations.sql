@@ -1,4 +1,4 @@
--- Conversations: the messages of a session's root that stand.
+-- Conversations: the messages of a session's root node.
 
 -- name: home
 SELECT session.id AS session_id, session.scope, session.git_dir, session.origin, session.key, session.parent_id, session.created_us,
@@ -12,14 +12,14 @@ SELECT session.id AS session_id, session.scope, session.git_dir, session.origin,
 FROM session JOIN node ON node.session_id = session.id AND node.parent_id = '' AND node.name = ''
 WHERE session.id = :id
 
--- Never owned, so never crashed; any process may open it.
+-- The new session has no holder, so it never counts as crashed, and any process may open it.
 -- name: add_session
 INSERT INTO session (id, scope, key, state, reason, agent, openings, actor, fence, created_us, updated_us, ended_us,
                      git_dir, origin)
 VALUES (:id, :scope, :key, 'completed', NULL, :agent, 0, :actor, 0, :now_us, :now_us, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, key) DO NOTHING
 
--- If no process has a session open, its age counts from its last message, in seconds.
+-- Sets the preview once. If no process has the session open, its `updated_us` is that of its last message, to a second.
 -- name: touch
 UPDATE session
 SET preview = COALESCE(preview, :preview), updated_us = CASE WHEN holder IS NULL THEN :now_us ELSE updated_us END
@@ -38,7 +38,7 @@ INSERT INTO message (id, session_id, node_id, position, role, format, content, h
                      occurred_us)
 VALUES (:id, :session_id, :node_id, :position, :role, 'json', :content, :hash, :native, :actor, :now_us, :now_us)
 
--- An item that was retracted after a fork is still in the fork.
+-- An item that was retracted after a fork was made is still in the fork.
 -- name: newest
 SELECT id, position, role, format, content
 FROM message
@@ -47,7 +47,7 @@ WHERE node_id = :node_id AND position >= :first AND position < :before
 ORDER BY position DESC
 LIMIT :limit
 
--- The same, for callers that need nothing else.
+-- The same with fewer columns.
 -- name: contents
 SELECT role, format, content
 FROM message

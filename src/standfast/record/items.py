@@ -1,10 +1,10 @@
-"""`sf.items`: what a graph remembers beyond its threads, by a path of names and a key.
+"""`sf.items`: JSON objects by path and key, the long-term memory of LangGraph.
 
-A JSON object each, with an optional time to live that begins again, to a hundredth of it, when it is read. What
-is over is never shown; `sweep` releases the space. Changes made together are committed together.
+An item may have a time to live. A read starts it again if at least a hundredth of it has passed. Expired items are
+never returned, and `sweep` deletes them. The changes of one call are one transaction.
 
-An item may come with vectors, made by the caller of texts in it; `nearest` compares a vector with all those at or
-below a path: by sqlite-vec or pgvector, or in Python up to VECTORS_MAX.
+An item may have vectors, which the caller computes. `nearest` compares a vector with all vectors at or below a path: by
+sqlite-vec or pgvector, else in Python, up to VECTORS_MAX.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SHOWN = 20
 PARTS_MAX = 64
 KEY_MAX = 2000
 FIELDS_MAX = 1000
-"""How many vectors one item may have."""
+"""The most vectors of one item."""
 VECTORS_MAX = 5_000
-"""How many are compared for one query: with 1,536 dimensions about half a second."""
+"""The most vectors that Python compares for one query: about half a second with 1,536 dimensions."""
 
 Path: TypeAlias = "tuple[str, ...]"
 
@@ -48,18 +48,18 @@ class Item(Model):
     updated_us: int
     ttl_us: int | None
     left_us: int | None
-    """What was left of its time when it was read."""
+    """The rest of its time to live when it was read."""
 
 
 class Found(Model):
-    """An item and how near it is."""
+    """An item and the nearness of its nearest vector."""
 
     item: Item
     nearness: float
 
 
 class Change(NamedTuple):
-    """A value to be set, or None to take it away; with what it means, by the field that says so."""
+    """A value to set, or None to delete the item; with its vectors by field."""
 
     path: Path
     key: str
@@ -89,7 +89,7 @@ class Items(Resource):
     __slots__ = ()
 
     def get(self, path: Path, key: str, *, refresh: bool = True) -> Item | None:
-        """One item, or None. One with a time to live begins it again, unless `refresh` is false."""
+        """One item, or None. Its time to live starts again, unless `refresh` is false."""
         found = self._get(path, key)
         if found is not None and refresh:
             self._refresh([found])
@@ -102,14 +102,14 @@ class Items(Resource):
 
     @transactional
     def refresh(self, tx: Tx, names: Sequence[tuple[Path, str]]) -> None:
-        """Begin their time to live again. Like a renewal, it is not journalled."""
+        """Start the time to live of these items again. Not journalled, like the renewal of a lease."""
         for path, key in names:
             tx.run(SQL.refresh, now_us=tx.now_us(), **self._place(path, key))
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Set and take away, all of them or none; of several about one name the last counts.
+        """Set and delete items: all of them or none. Of several changes of one item, the last counts.
 
-        What an item meant goes with what it said: one set without vectors has none.
+        A new value replaces the vectors too: an item has what is set with it, and no older vector.
         """
         last = {(change.path, change.key): change for change in changes}
         if last:
@@ -147,7 +147,7 @@ class Items(Resource):
     ) -> ItemList:
         """Items at or below a path, the last changed first.
 
-        `matches` is asked with each value, outside any transaction.
+        `matches` is called with each value, outside any transaction.
         """
         found = (item for item in self._below(prefix) if matches is None or matches(item.value))
         page = nsmallest(offset + limit, found, key=lambda item: (-item.updated_us, item.path, item.key))[offset:]
@@ -251,7 +251,7 @@ class Items(Resource):
 
     @query
     def paths(self, tx: Tx) -> PathList:
-        """Every path that holds something."""
+        """Every path with an item, sorted."""
         rows = tx.all(SQL.paths, scope=self.scope, now_us=tx.now_us())
         return sorted(tuple(json.loads(row["path"])) for row in rows)
 
@@ -306,7 +306,7 @@ def _text(path: Path) -> str:
 
 
 def _ends(prefix: Path) -> tuple[str, str]:
-    """Between which texts a path and all below it lie: after the first, up to the second."""
+    """Two texts that enclose a path and all paths below it: after the first, up to the second."""
     if not prefix:
         return "[", "[]"
     text = _text(tuple(prefix))
@@ -334,7 +334,7 @@ def _image(tx: Tx, row: _Set) -> tuple[Row | None, list[Row]]:
 
 
 def _keep(tx: Tx, row: _Set, item: Row | None, said: list[Row]) -> None:
-    """What an undo needs. An item that ends by itself is not kept. Vectors come and go while their item is there."""
+    """Keep the old rows for `undo`, unless the item expires by itself. A vector's row refers to its item's row."""
     if row.ttl_us is not None or (item is not None and item["expires_us"] is not None):
         return
     new: Row | None = None
@@ -363,5 +363,5 @@ def _item(row: Row) -> Item:
 
 
 def _due(item: Item) -> bool:
-    """Whether beginning its time again is worth a write: not if it began within the last hundredth of it."""
+    """Whether to start the time to live again: not within the first hundredth of it, to save writes."""
     return item.ttl_us is not None and item.left_us is not None and item.left_us < item.ttl_us - item.ttl_us // 100

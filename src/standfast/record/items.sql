@@ -1,10 +1,10 @@
--- Items that a graph keeps beyond its threads. Expired ones are not returned.
+-- Items by path and key. Expired ones are not returned.
 
 -- name: get
 SELECT path, key, value, created_us, updated_us, ttl_us, expires_us - :now_us AS left_us FROM item
 WHERE scope = :scope AND path = :path AND key = :key AND (expires_us IS NULL OR expires_us > :now_us)
 
--- Written over something whose time is over, it is new.
+-- An item that replaces an expired one counts as new.
 -- name: put
 INSERT INTO item (scope, path, key, value, created_us, updated_us, ttl_us, expires_us, git_dir, origin)
 VALUES (:scope, :path, :key, :value, :now_us, :now_us, :ttl_us, :expires_us, :git_dir, :origin)
@@ -34,7 +34,7 @@ WHERE scope = :scope AND path = :path AND key = :key AND ttl_us IS NOT NULL AND 
 -- name: paths
 SELECT DISTINCT path FROM item WHERE scope = :scope AND (expires_us IS NULL OR expires_us > :now_us) ORDER BY path
 
--- A path with everything below it lies together: its text ends in a bracket where theirs continue with a comma.
+-- A path and all paths below it are adjacent: its JSON text ends with a bracket where theirs continue with a comma.
 -- name: page
 SELECT path, key, value, created_us, updated_us, ttl_us, expires_us - :now_us AS left_us FROM item
 WHERE scope = :scope AND (path, key) > (:after_path, :after_key) AND path <= :upto_path
@@ -67,7 +67,7 @@ SELECT 1
 -- name: fill_vector [postgres]
 UPDATE item_vector SET embedding = CAST(CAST(:embedding AS text) AS real[]) WHERE seq = :seq
 
--- Rows that were written before, or came by a restore or a move, have only `vector`.
+-- Rows of an older version, a restore or a move have only `vector`.
 -- name: unfilled_vectors [sqlite]
 SELECT seq, vector FROM item_vector WHERE 0 = :limit
 
@@ -80,7 +80,7 @@ FROM item i JOIN item_vector v ON v.item_seq = i.seq
 WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, '') AND i.path <= :upto_path AND length(v.vector) <> :size
 LIMIT 1
 
--- sqlite-vec compares directions; the first 8 bytes are the length. A vector of zeros is near to nothing.
+-- sqlite-vec compares directions; the first 8 bytes are the length. A vector of zeros has the nearness 0.
 -- name: nearest [sqlite]
 SELECT i.path AS path, i.key AS key, i.value AS value, i.created_us AS created_us, i.updated_us AS updated_us,
        i.ttl_us AS ttl_us, i.expires_us - :now_us AS left_us,

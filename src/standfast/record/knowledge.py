@@ -1,11 +1,11 @@
 """`sf.knowledge`: texts that agents learned, with their sources, found by words and by vectors.
 
-`add` records one text with its provenance: who wrote it, when, and from which message, artifact or URL. The same text
-from the same source is one row per agent, so a repeated call adds nothing. A newer text supersedes an older one; a text
-past its time is stale, and a search still finds it and says so. `forget` deletes a text; `undo` brings it back.
+`add` records one text with its author, its time, and the message, artifact or URL that it comes from. The same text
+from the same source is one row per agent, so a repeated call adds nothing. A newer text may supersede an older one. A
+text past its time is stale: a search still finds it and marks it. `forget` deletes a text, and `undo` restores it.
 
-`search` ranks by words (FTS5, or tsvector on PostgreSQL) and, if it gets a vector, by cosine distance. It joins both
-rankings by reciprocal rank. An embedder is a function of the caller. It runs outside any transaction.
+`search` ranks by words (FTS5, or tsvector on PostgreSQL) and, with a vector, by cosine distance. It joins both rankings
+by reciprocal rank. An embedder is a function of the caller and runs outside any transaction.
 
 Each search compares all vectors (recall 1.0), unless PostgreSQL has an HNSW index on them: `index` makes one.
 Without sqlite-vec (the extra `vectors`) or pgvector, Python compares them, up to VECTORS_MAX.
@@ -39,12 +39,12 @@ TEXT_MAX = 20_000
 SOURCE_MAX = 2_000
 TAGS_MAX = 20
 WORDS_MAX = 64
-"""Words of a query that count."""
+"""The words of a query that are used."""
 K_MAX = 1_000
 VECTORS_MAX = 5_000
 """Vectors that Python compares for one search: about 0.1 s with 384 dimensions."""
 RANKED = 50
-"""Rows of each ranking that are joined, at least."""
+"""The least number of rows of each ranking that are joined."""
 _RANK_OFFSET = 60
 """Reciprocal rank fusion: a row at rank r adds 1 / (60 + r)."""
 _FILL = 500
@@ -66,7 +66,7 @@ class Knowledge(Model):
     author_kind: str
     """`person`, `agent` or `unknown`."""
     source: str | None
-    """Where it comes from: the id of a message or an artifact, or a URL."""
+    """The id of a message or an artifact, or a URL."""
     tags: tuple[str, ...]
     session_id: str | None
     embedder: str | None
@@ -77,7 +77,7 @@ class Knowledge(Model):
     """When it becomes stale; None if never."""
     superseded_by: str | None
     stale: bool
-    """Whether that time is over."""
+    """Whether `stale_us` has passed."""
     fresh: bool = False
     """Whether this call added it."""
     score: float | None = None
@@ -92,14 +92,14 @@ class Knowledge(Model):
 
 
 class Forgotten(Model):
-    """What `forget` deleted."""
+    """The text that `forget` deleted."""
 
     id: str
     receipt: Receipt | None = None
 
 
 class Indexed(Model):
-    """What `index` made."""
+    """The index that `index` created."""
 
     dimensions: int
     vectors: int
@@ -159,7 +159,7 @@ class KnowledgeStore(Resource):
         superseded: bool = False,
         everywhere: bool = False,
     ) -> KnowledgeList:
-        """Find the texts that fit a query best, by words and, with an embedding, by meaning.
+        """Find the texts that match a query best, by words and, with an embedding, by meaning.
 
         - `k`: find at most N texts.
         - `agent`: only list rows of this agent.
@@ -251,7 +251,7 @@ class KnowledgeStore(Resource):
         return _Embedded(getattr(embedding, "__qualname__", type(embedding).__qualname__)[:NAME_MAX], *_packed(made))
 
     def _fill(self) -> None:
-        """Give pgvector the vectors that came by a restore or a move."""
+        """Fill `embedding`, which pgvector reads, for rows that came by a restore or a move."""
         while rows := self._read(lambda tx: tx.all(SQL.unfilled, limit=_FILL)):
             filled = [*map(_filled, rows)]
             self._write(partial(_fill, rows=filled))
@@ -310,7 +310,7 @@ def _added(tx: Tx, said: Row, given: _Embedded | None, fresh_us: int | None, sup
 
 
 def _again(tx: Tx, said: Row, given: _Embedded | None) -> Knowledge:
-    """The row that is there. It gets the vector if it had none."""
+    """The existing row. It gets the vector if it had none."""
     row = tx.one(SQL.same, scope=tx.caller.scope, agent=said["agent"], hash=said["hash"])
     if given is None or row["dimensions"] is not None:
         return _knowledge(tx, row)
@@ -320,7 +320,7 @@ def _again(tx: Tx, said: Row, given: _Embedded | None) -> Knowledge:
 
 
 def _refuse_other(tx: Tx, given: _Embedded) -> None:
-    """Vectors of two embedders cannot be compared."""
+    """Raise InvalidInput for a vector of another embedder: such vectors cannot be compared."""
     last = tx.maybe(SQL.embedded, scope=tx.caller.scope)
     if last is None:
         return
@@ -366,7 +366,7 @@ def _by_vector(tx: Tx, given: _Embedded, limit: int, filters: Row) -> list[int]:
     rows = tx.all(SQL.vectors, limit=VECTORS_MAX + 1, **asked)
     if len(rows) > VECTORS_MAX:
         raise InvalidInput(
-            f"there are more than {VECTORS_MAX:,} vectors, and nothing here compares them quickly",
+            f"there are more than {VECTORS_MAX:,} vectors, and neither sqlite-vec nor pgvector is there",
             f"{modules.install('vectors')}; on PostgreSQL: CREATE EXTENSION vector",
         )
     near = vectors.nearness(vectors.direction(given.vector))
@@ -375,13 +375,13 @@ def _by_vector(tx: Tx, given: _Embedded, limit: int, filters: Row) -> list[int]:
 
 @cache
 def _nearest(dimensions: int, *, of_one: bool) -> Statement:
-    """The statement for so many dimensions. For one agent it has no OR, so that SQLite reads only that agent's rows."""
+    """The statement for this number of dimensions. For one agent it has no OR, so that SQLite uses its index."""
     sized = SQL.by_vector.replaced("vector(16)", f"vector({dimensions})")
     return sized.replaced("(CAST(:agent AS text) IS NULL OR k.agent = :agent)", "k.agent = :agent") if of_one else sized
 
 
 def _joined_ranks(by_words: Sequence[int], by_vector: Sequence[int]) -> list[tuple[int, float, str]]:
-    """Number, score and kind of each row of two rankings, the best first."""
+    """Row number, score and `found_by` of each row of the two rankings, the best first."""
     scores: dict[int, float] = {}
     for ranking in (by_words, by_vector):
         for rank, seq in enumerate(ranking, 1):
@@ -414,7 +414,7 @@ def _knowledge(tx: Tx, row: Row) -> Knowledge:
 
 
 def _joined(tags: object) -> str:
-    """Each between commas of its own, sorted: `LIKE '%,a,%,c,%'` finds those with both."""
+    """The tags, sorted, each between two commas: `LIKE '%,a,%,c,%'` finds the rows with both."""
     return "".join(f",{tag}," for tag in _sorted(tags))
 
 
@@ -424,7 +424,7 @@ def _pattern(tags: object) -> str:
 
 
 def _sorted(tags: object) -> Iterable[str]:
-    # Nothing that can be read only once: the body that reads it may run twice.
+    # An iterator is refused: the transaction that reads the tags may run twice.
     if isinstance(tags, str) or not isinstance(tags, Collection):
         raise InvalidInput(f"tags are a list of texts, not {type(tags).__name__}", 'tags=["ci"]')
     unique = sorted({checked_tag(tag) for tag in tags})

@@ -1,6 +1,6 @@
 -- Knowledge: texts that agents learned, found by words and by vectors.
 
--- One row per agent, text and source. No row returned means that it is there already.
+-- One row per agent, text and source. If no row is returned, the text exists already.
 -- name: add
 INSERT INTO knowledge (id, scope, git_dir, origin, agent, tags, stale_us, created_us, actor, session_id, source, hash,
                        text, words, embedder, dimensions, vector)
@@ -14,7 +14,7 @@ SELECT {columns:knowledge}
 FROM knowledge
 WHERE scope = :scope AND agent = :agent AND hash = :hash
 
--- The text was there without a vector.
+-- Adds the vector to a text without one.
 -- name: embed
 UPDATE knowledge SET embedder = :embedder, dimensions = :dimensions, vector = :vector
 WHERE seq = :seq AND vector IS NULL
@@ -53,7 +53,7 @@ WHERE id = :id
 -- name: supersede
 UPDATE knowledge SET superseded_by = :by WHERE id = :id AND superseded_by IS NULL RETURNING seq
 
--- A text whose successor is forgotten counts again.
+-- A text whose successor was deleted is current again.
 -- name: restore
 UPDATE knowledge SET superseded_by = NULL WHERE superseded_by = :by RETURNING id
 

@@ -1,4 +1,4 @@
-"""The parts of a message: texts, calls of tools and results, in the shapes of OpenAI, Anthropic and LangChain."""
+"""The parts of a message: texts, tool calls and results, in the formats of OpenAI, Anthropic and LangChain."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 ARGUMENTS = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "prompt", "description")
-"""The argument that says most about a call, the first that it has."""
+"""The argument that describes a call: the first of these that it has."""
 DEPTH_MAX = 8
 
 
 def preview(stored: str) -> str:
-    """The first words of a message that is JSON: its texts, and its calls with an arrow."""
+    """A JSON message as one line of text. Tool calls begin with →, results with ←."""
     try:
         found = list(parts(json.loads(stored)))
-    except (ValueError, RecursionError):  # redacted, it need not be JSON any more
+    except (ValueError, RecursionError):  # after redaction it may not be valid JSON
         return stored
     return " ".join(f"{mark} {text}".strip() for mark, text in found) or "(empty)"
 
 
 def parts(content: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """(mark, text) of each part: no mark for what was said."""
+    """(mark, text) of each part. Plain text has no mark."""
     if depth > DEPTH_MAX:
         yield "", _json(content)
     elif isinstance(content, str):
@@ -58,7 +58,7 @@ def _of_dict(part: dict[str, Any], depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _of_langchain(part: dict[str, Any]) -> dict[str, Any] | None:
-    """The message inside what `messages_to_dict` or `dumpd` wrote."""
+    """The message inside the output of LangChain's `messages_to_dict` or `dumpd`."""
     kind = part.get("type")
     inside = part.get("kwargs" if kind == "constructor" and "lc" in part else "data")
     known = kind in ("human", "ai", "tool", "system", "function", "constructor")
@@ -66,7 +66,7 @@ def _of_langchain(part: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _call(part: dict[str, Any]) -> str:
-    """`Bash: git status`: the tool, and its telling argument or all of them."""
+    """`Bash: git status`: the tool, and the argument that describes the call, or all arguments."""
     function = part.get("function")
     inner: dict[str, Any] = function if isinstance(function, dict) else part
     given = _read(next((inner[name] for name in ("input", "arguments", "args") if name in inner), None))

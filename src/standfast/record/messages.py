@@ -1,12 +1,11 @@
-"""Messages: what was said in a session, in order, permanently.
+"""Messages: the conversation of a session or sub-agent. A message is never changed.
 
-A message has a position in its node, counted by the node itself, so that any number of
-processes may speak at once and no one reads the others to find the next number. With a `key` it
-is said once, however often the program that says it is run. The last N are read without
-the rest; in a fork they continue into the parent's, before the cut.
+A message has a position in its node. The node's row counts positions, so any number of processes may add messages at
+the same time. With a `key` a message is stored once, no matter how often the program runs. The last N messages are read
+without the others. In a fork, the parent's messages before the cut come first.
 
-Secrets of well-known shape are taken out of the content before it is stored (`redaction`).
-Under a key the hash of the original text is compared, not of the redacted text.
+Secrets of known formats are removed from the content before it is stored (`redaction`). A repeated key compares the
+hash of the original text, not of the redacted text.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from standfast.record.nodes import POSITION_MAX, Segment
 SQL = load(__name__)
 
 LAST_MAX = 1000
-"""Messages in one page at most; `after=` continues."""
+"""The most messages of one page; `after=` continues."""
 ROLE_MAX = 50
 PREVIEW_MAX = 200
 
 
 class Message(Model):
-    """One thing that was said. `content` is text, or the JSON value that was given."""
+    """One message. `content` is text or a JSON value."""
 
     id: str
     session_id: str
@@ -49,12 +48,12 @@ class Message(Model):
     created_us: int
     occurred_us: int
     retracted_us: int | None = None
-    """When it was taken back; it stays, and is marked."""
+    """When it was retracted; it stays stored."""
     receipt: Receipt | None = None
 
 
 class Utterance(NamedTuple):
-    """A message before it is stored: checked, redacted and hashed, outside any transaction."""
+    """A message before it is stored: checked, redacted and hashed outside any transaction."""
 
     role: str
     format: str
@@ -63,13 +62,13 @@ class Utterance(NamedTuple):
     key: str | None
     occurred_us: int | None
     preview: str
-    """Its first words, for lists and the timeline."""
+    """The beginning of its text, for lists and the timeline."""
 
 
 def utterance(
     role: str, content: serial.Json, *, key: str | None = None, occurred_us: int | None = None, redact: bool = True
 ) -> Utterance:
-    """Raises InvalidInput naming what cannot be stored."""
+    """Check and encode a message. Raises InvalidInput that names the wrong argument."""
     role = keys.checked(role, "role", limit=ROLE_MAX)
     if key is not None:
         keys.checked(key, "key")
@@ -87,7 +86,7 @@ def utterance(
 
 
 def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -> Message:
-    """Put one message at the end of a node. One key says once, also if a fork's parent said it."""
+    """Add one message at the end of a node; once per key, also if the parent of a fork has the key."""
     node_id = segments[0].node_id
     if said.key is not None:
         tx.maybe(SQL.lock_node, node_id=node_id)
@@ -130,9 +129,9 @@ def say(tx: Tx, session_id: str, segments: Sequence[Segment], said: Utterance) -
 
 
 def page(tx: Tx, segments: Sequence[Segment], *, last: int = 50, after: int | None = None) -> list[Message]:
-    """The newest `last` in order; or, with `after`, the next `last` behind that position."""
+    """The newest `last` messages in order; with `after`, the next `last` ones after that position."""
     if not 1 <= last <= LAST_MAX:
-        raise InvalidInput(f"last is a number from 1 to {LAST_MAX}", "go on with after=: the last position you have")
+        raise InvalidInput(f"last is a number from 1 to {LAST_MAX}", "continue with after=, the last position you have")
     rows = _newest(tx, segments, last) if after is None else _behind(tx, segments, after, last)
     return [_message(row) for row in rows]
 
@@ -168,8 +167,8 @@ def _message(row: Row) -> Message:
 
 def _conflict(key: str, before: Row) -> KeyConflict:
     return KeyConflict(
-        f"the key {key!r} already says something else: {before['role']} at position {before['position']}",
-        "another message needs another key; without a key it is said each time",
+        f"the key {key!r} was used for another message: {before['role']} at position {before['position']}",
+        "use another key; without a key the message is added each time",
     )
 
 

@@ -3,7 +3,7 @@
 -- name: next_position
 UPDATE node SET next_position = next_position + 1 WHERE id = :node_id RETURNING next_position - 1 AS position
 
--- Before a key is looked up: of two who say the same at once, the second waits here for the first.
+-- Locked before a key is looked up, so that two concurrent calls with one key store one message.
 -- name: lock_node
 SELECT id FROM node WHERE id = :node_id {for_update}
 

@@ -1,10 +1,10 @@
 """Calls of an LLM: the prompt, the length of the context, the response and the tokens, stored in one transaction.
 
-A call is a row of `usage`; its prompt and response are messages of a node of its own, `model calls`, so `search` finds
-them and `usage` sums them. A text over 64 kB is stored as an artifact, and the message refers to it. The same
-transaction settles the hold of the call; without a hold the usage is counted in the budgets of the session.
+A call is a row of `usage`. Its prompt and response are messages of the node `model calls`, so `search` finds them and
+`usage` sums them. A text over 64 kB is stored as an artifact, and the message refers to it. The same transaction
+settles the hold of the call. Without a hold, the usage is counted in the budgets of the session.
 
-Nothing of a running call is stored: only its input and its outcome.
+A call is stored when it has ended. Nothing of a running call is stored.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NODE = "model calls"
-"""The node that has the prompts and responses of a session or of one of its sub-agents."""
+"""The name of the node with the prompts and responses of a session or of a sub-agent."""
 LONG_BYTES = 64 * 1024
 BEGINNING = 1000
-"""Characters of a long text that stay in its message."""
+"""Characters of a long text that its message still has."""
 _NAMES = {
     "input_tokens": ("input_tokens", "prompt_tokens"),
     "output_tokens": ("output_tokens", "completion_tokens"),
@@ -51,16 +51,16 @@ _NAMES = {
     "cache_write_tokens": ("cache_write_tokens", "cache_creation_input_tokens"),
     "reasoning_tokens": ("reasoning_tokens",),
 }
-"""Each count, and the names that providers give it."""
+"""Each count, and its names in the answers of providers."""
 
 
 class ModelUsage(Model):
-    """What one call of a model used."""
+    """The tokens and the cost of one call of an LLM."""
 
     input_tokens: int
     output_tokens: int
     cached_input_tokens: int = 0
-    """Part of the input, or beside it, as the provider counts."""
+    """Included in `input_tokens` or not, depending on the provider."""
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     cost_microusd: int | None = None
@@ -72,14 +72,14 @@ class ModelUsage(Model):
 
 
 class ModelCall(Model):
-    """One recorded call of a model."""
+    """One recorded call of an LLM."""
 
     id: str
     session_id: str
     node_id: str | None
     model: str
     context_tokens: int | None
-    """The length of the context that the prompt was sent with."""
+    """The length of the context of the call."""
     prompt_id: str
     """The message that has the prompt."""
     response_id: str
@@ -119,7 +119,7 @@ def record(
     hold: Hold | None,
     key: str | None,
 ) -> ModelCall:
-    """Store one call of a model, and settle its hold, in one transaction. See `s.model_call`."""
+    """Store one call of an LLM and settle its hold, in one transaction. See `s.model_call`."""
     opening = node._session.opening
     opening.usable()
     if context_tokens is not None:
@@ -141,7 +141,7 @@ def record(
 
 
 def _said(node: NodeMethods, role: str, content: serial.Json) -> Utterance:
-    """The text as a message; a long one as an artifact, which is stored before the transaction."""
+    """The text as a message. A long text is stored as an artifact first, before the transaction."""
     said = messages.utterance(role, content, redact=node._session.opening.store.redact)
     data = said.content.encode()
     if len(data) <= LONG_BYTES:
@@ -197,7 +197,7 @@ def _added(tx: Tx, usage: ModelUsage, *, response: str | None, **columns: Any) -
 
 
 def _checked_same(before: Row, model: str, usage: ModelUsage) -> Row:
-    """The row that has the key already. Raises KeyConflict if it is of another call."""
+    """The existing row of a key. Raises KeyConflict if it has another model or other counts."""
     counts = usage.as_dict()
     if before["price"] is not None:
         del counts["cost_microusd"]  # a list price may have changed since
@@ -228,7 +228,7 @@ def response_of(node: NodeMethods, key: str) -> str | None:
 
 
 def priced(model: str, usage: ModelUsage) -> tuple[ModelUsage, str | None]:
-    """The usage with its list price, where the cost is not known, and the label of that price."""
+    """The usage with its list price if the cost is not known, and the label of that price."""
     if usage.cost_microusd is not None:
         return usage, None
     cached, cache_write = usage.cached_input_tokens, usage.cache_write_tokens
@@ -285,7 +285,7 @@ def record_usage(
     return UsageRecord.from_row(made).replace(receipt=receipt)
 
 
-# -- usage as providers tell it ---------------------------------------------------------------------------
+# -- usage in the forms of providers ----------------------------------------------------------------------
 
 
 def usage_of(usage: object) -> ModelUsage:
@@ -326,7 +326,7 @@ def wrapped(
     usage: Callable[[T], object] | None,
     response: Callable[[T], serial.Json] | None,
 ) -> Callable[P, T]:
-    """`function` with each call reserved before, and recorded and settled after it. See `s.wrap_model`."""
+    """`function`, with a hold before each call, which is recorded and settled after it. See `s.wrap_model`."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -354,6 +354,7 @@ def _text_of(answer: object) -> serial.Json:
     text = getattr(answer, "text", None)
     if not isinstance(text, str):
         raise InvalidInput(
-            f"the response of {type(answer).__name__} is not known", "say which: response=lambda answer: answer.text"
+            f"the response of {type(answer).__name__} is not known",
+            "give its text: response=lambda answer: answer.text",
         )
     return text

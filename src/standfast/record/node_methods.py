@@ -1,7 +1,7 @@
-"""What can be said and done in an open session, by itself and by each of its sub-agents.
+"""The methods of an open session and of each of its sub-agents.
 
-Every method is bound to one node: a conversation, steps and effects of its own name. Effects,
-decisions, checkpoints and artifacts are other resources' work; here they are only given the opening.
+Each method is bound to one node with its own messages, steps and effects. Effects, decisions, budgets, checkpoints and
+artifacts are implemented elsewhere. The methods here pass the current opening to them.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class NodeMethods:
     # -- saying and reading ----------------------------------------------------------------------
 
     def say(self, role: str, content: serial.Json, *, key: str | None = None) -> Message:
-        """Put one message at the end. With a key it is said once, however often this line is run.
+        """Add one message at the end. With a key it is stored once, no matter how often this line runs.
 
-        Raises KeyConflict if the key said something else.
+        Raises KeyConflict if the key was used for another message.
         """
         opening = self._session.opening
         said = messages.utterance(role, content, key=key, redact=opening.store.redact)
@@ -86,13 +86,13 @@ class NodeMethods:
         return spoken
 
     def messages(self, *, last: int = 50, after: int | None = None) -> list[Message]:
-        """The newest `last`, in order, without reading the rest; with `after`, the next ones behind it."""
+        """The newest `last` messages in order, without reading the others; with `after`, the next ones after it."""
         return self._session.opening.store.read(
             lambda tx: messages.page(tx, self._segments, last=last, after=after),
         )
 
     def subagent(self, name: str, *, title: str | None = None) -> Subagent:
-        """The sub-agent of this name, with a conversation of its own; the same name is the same one."""
+        """The sub-agent of this name, with its own conversation. The same name is the same sub-agent."""
         return self._session._at((*self._path, nodes.checked_name(name)), title)
 
     @property
@@ -178,7 +178,7 @@ class NodeMethods:
             raise NoAttribute(f"{type(self).__name__!r} object", name, dir(self), hint)
 
     def bind(self, function: Callable[P, T]) -> Callable[P, T]:
-        """`function` with this session as the current one, for a thread or an executor: `pool.submit(s.bind(work))`."""
+        """`function` with this session as the current one, for a thread or an executor: `pool.submit(s.bind(f))`."""
         import contextvars
         import functools
         import inspect
@@ -204,7 +204,7 @@ class NodeMethods:
         return run
 
     def tools(self, *functions: Callable[..., Any]) -> list[Callable[..., Any]]:
-        """The same functions, as declared with `@standfast.effect`; every call is an effect of this session."""
+        """The same declared functions. Every call of one is an effect of this session."""
         from standfast.ledger.effects.agent_tools import tools
 
         return tools(self._opening(), *functions)
@@ -218,7 +218,7 @@ class NodeMethods:
         tags: Iterable[str] = (),
         agent: str | None = None,
     ) -> Deciding:
-        """Write down what and why, before acting: `with s.decide("edit parser.py", why=…, then=…) as d`."""
+        """Record a decision before you act on it: `with s.decide("edit parser.py", why=…, then=…) as d`."""
         from standfast.ledger import decisions
 
         return decisions.decide(self._opening(), what, why=why, then=then, tags=tags, agent=agent)
@@ -234,10 +234,11 @@ class NodeMethods:
         key: str | None = None,
         note: str | None = None,
     ) -> Spending:
-        """Reserve what a call may use, and settle when the block ends: `with s.budget(tokens=3000) as b`.
+        """Reserve an amount for a call, and settle it when the block ends: `with s.budget(tokens=3000) as b`.
 
-        It counts in the budgets of `subject`, of this session, of its agent, and in `all`. `b.spent(tokens=812)` says
-        what was used; otherwise everything that was reserved counts. Entering raises Conflict (`budget_exhausted`).
+        It counts in the budgets of `subject`, of this session, of its agent, and in `all`. `b.spent(tokens=812)`
+        reports the used amount; without it the whole reserved amount counts. Entering raises Conflict
+        (`budget_exhausted`).
         """
         from standfast.ledger.budgets.block import spending
 
@@ -254,11 +255,11 @@ class NodeMethods:
         hold: Hold | None = None,
         key: str | None = None,
     ) -> ModelCall:
-        """Record one call of an LLM: its prompt, its response and what it used, in one transaction.
+        """Record one call of an LLM: its prompt, its response and its usage, in one transaction.
 
-        `usage` is a provider's own, a mapping such as {"input_tokens": 812, "output_tokens": 120}, or a ModelUsage.
-        With `hold` the same transaction settles it; otherwise the usage counts in the budgets of this session. A text
-        over 64 kB is stored as an artifact. With a key it is recorded once. Raises InvalidInput, KeyConflict.
+        `usage` is a provider's object, a mapping such as {"input_tokens": 812, "output_tokens": 120}, or a ModelUsage.
+        With `hold` the same transaction settles the hold; otherwise the usage counts in the budgets of this session. A
+        text over 64 kB is stored as an artifact. With a key it is recorded once. Raises InvalidInput, KeyConflict.
         """
         from standfast.record import model_calls
 
@@ -266,7 +267,7 @@ class NodeMethods:
         return model_calls.record(self, model, **said, context_tokens=context_tokens, hold=hold, key=key)
 
     def model_calls(self, *, after: str = "", limit: int = 50) -> list[ModelCall]:
-        """The calls of an LLM that were recorded in this session, in order. `after` is the last id you have."""
+        """The calls of LLMs recorded in this session, in order. `after` is the last id you have."""
         from standfast.record import model_calls
 
         opening = self._session.opening
@@ -285,8 +286,9 @@ class NodeMethods:
     ) -> Callable[P, T]:
         """`function`, with `tokens` and `usd` reserved before each call, and the call recorded and settled after it.
 
-        The first argument is the prompt. `usage` and `response` read the answer; by default its `usage` and `text`, or
-        the answer itself. `NotApplied` releases the hold; any other exception leaves it in doubt.
+        The first argument is the prompt. `usage` and `response` get the answer and return its parts; the default is the
+        answer's `usage`, and its `text` or the answer itself. If the call raises `NotApplied`, the hold is released.
+        Any other exception leaves the hold in doubt.
         """
         from standfast.record import model_calls
 
@@ -308,9 +310,9 @@ class NodeMethods:
         summary: str | None = None,
         key: str | None = None,
     ) -> Appended:
-        """Append an event of this session: to its own stream, which has the session's id for a name, or to `stream`.
+        """Append an event to `stream`, by default to the session's own stream, whose name is the session's id.
 
-        With a key it is appended once, however often this line is run.
+        With a key it is appended once, no matter how often this line runs.
         """
         from standfast.record.events import Events
 
@@ -345,7 +347,7 @@ class NodeMethods:
         versions: Mapping[str, str] | None = None,
         cache_keys: Iterable[str] = (),
     ) -> Checkpoint:
-        """Let a few words stand for everything said up to position `upto`, or so far. The messages stay."""
+        """Store a summary of the messages up to position `upto`, or of all messages so far. The messages stay."""
         from standfast.checkpoint.checkpoints import Checkpoints
 
         opening = self._opening()
@@ -363,39 +365,39 @@ class NodeMethods:
         versions: Mapping[str, str] | None = None,
         cache_keys: Iterable[str] = (),
     ) -> Checkpoint | None:
-        """Let `fn` fold all but the last messages into a text or JSON value; None if there is nothing to fold."""
+        """Let `fn` fold all but the last messages into a text or JSON value. None if there are no messages to fold."""
         from standfast.checkpoint import checkpoints
 
         pins: dict[str, Any] = {"cursor": cursor, "versions": versions, "cache_keys": cache_keys}
         return checkpoints.fold(self._opening(), fn, keep_last=keep_last, **pins)
 
     def context(self, *, last: int = 200, versions: Mapping[str, str] | None = None) -> Context:
-        """The newest fold and what was said after it: what a model is given to continue."""
+        """The newest checkpoint and the messages after it, as the context for an LLM."""
         from standfast.checkpoint.checkpoints import Checkpoints
 
         return Checkpoints(self._opening().store).context(self.node_id, last=last, versions=versions)
 
     @property
     def artifacts(self) -> SessionArtifacts:
-        """Large bytes of this session: `s.artifacts.put(Path("build.log"))`."""
+        """The artifacts (large bytes) of this session: `s.artifacts.put(Path("build.log"))`."""
         return SessionArtifacts(self._session.opening)
 
     def _bind(self) -> None:
-        """Called effects and steps of this context are this node's, until `_unbind`."""
+        """Make effects and steps that are called in this context belong to this node, until `_unbind`."""
         current.bind(self, self._opening())
 
     def _unbind(self) -> None:
         current.unbind(self)
 
     def _opening(self) -> Opening:
-        """The opening of the session, as this node's."""
-        opening = copy(self._session.opening)  # shares the counts: a repeat by any caller is a repeat
+        """The opening of the session, for this node."""
+        opening = copy(self._session.opening)  # shares the counts, so a repeat by any node is a repeat
         opening.node_id = self.node_id
         return opening
 
 
 class Subagent(NodeMethods):
-    """A sub-agent of an open session. Entered (`with s.subagent("x"):`), called effects and steps are its own."""
+    """A sub-agent of an open session. In `with s.subagent("x"):`, called effects and steps belong to it."""
 
     def __enter__(self) -> Self:
         self._bind()
@@ -409,7 +411,7 @@ class Subagent(NodeMethods):
 
 
 class SessionArtifacts:
-    """Large bytes that belong to one session."""
+    """The artifacts (large bytes) of one session."""
 
     awaited = True
 
@@ -417,7 +419,7 @@ class SessionArtifacts:
         self._opening = opening
 
     def put(self, data: Source, *, name: str | None = None, kind: str = "file", retention: str = "keep") -> Artifact:
-        """Store bytes, the content of a path, or a binary stream. Durable when it returns."""
+        """Store bytes, the content of a path, or a binary stream. It is on disk when this returns."""
         from standfast.core.artifacts import Artifacts
 
         self._opening.usable()
@@ -425,7 +427,7 @@ class SessionArtifacts:
         return resource.put(data, name=name, kind=kind, session=self._opening.session_id, retention=retention)
 
     def get(self, which: str) -> bytes:
-        """The bytes, compared with their digest. `which` is an id, its end, or a name."""
+        """The bytes of an artifact, checked against their digest. `which` is an id, the end of an id, or a name."""
         from standfast.core.artifacts import Artifacts
 
         return Artifacts(self._opening.store).get(which)

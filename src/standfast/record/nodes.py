@@ -1,8 +1,7 @@
-"""The nodes of a session: its own conversation, and one for each sub-agent, as a tree.
+"""The nodes of a session: its root conversation and one node per sub-agent, as a tree.
 
-A node is known by its path of names from the root, so the same sub-agent is the same node in
-every opening. In a fork a node begins where the cut was: positions below its `first_position`
-are the parent's, read from there and never copied.
+A node is identified by its path of names from the root, so a sub-agent is the same node in every opening. In a fork, a
+node begins at the cut: positions below its `first_position` belong to the parent and are read from there.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Node(Model):
 
 
 class Segment(NamedTuple):
-    """Positions of a conversation that stand in one node: `first` up to but not including `before`."""
+    """The positions of a conversation in one node: from `first` up to, but not including, `before`."""
 
     node_id: str
     first: int
@@ -50,14 +49,14 @@ POSITION_MAX = 2**62
 
 
 def path_of(text: str | None) -> Path:
-    """`reviewer/tests` as a path; nothing is the root."""
+    """`reviewer/tests` as a path. None or an empty text is the root."""
     return tuple(checked_name(name) for name in text.split("/")) if text else ()
 
 
 def checked_name(name: str) -> str:
     if "/" in keys.checked(name, "a sub-agent's name", limit=NAME_MAX):
         raise InvalidInput(
-            f"a sub-agent's name cannot hold a slash: {name!r}", "nest it: s.subagent('a').subagent('b')"
+            f"a sub-agent's name cannot contain a slash: {name!r}", "nest it: s.subagent('a').subagent('b')"
         )
     return name
 
@@ -83,7 +82,7 @@ def root(tx: Tx, session_id: str) -> Node:
 
 
 def open_at(tx: Tx, session_id: str, path: Path, lineage: Lineage, *, title: str | None = None) -> Node:
-    """The node at `path`; missing nodes on the way are created and journalled."""
+    """The node at `path`. Missing nodes of the path are created and journalled."""
     node = root(tx, session_id)
     for depth, name in enumerate(path, 1):
         row = tx.maybe(SQL.node, session_id=session_id, parent_id=node.id, name=name)
@@ -106,7 +105,7 @@ def segments(tx: Tx, node: Node, path: Path, lineage: Lineage) -> tuple[Segment,
     before = node.first_position
     for session_id, _ in lineage if before > 1 else ():
         ancestor = find(tx, session_id, path)
-        # The cut may lie before an ancestor's own: then that one has nothing to add.
+        # The cut may be before the first position of an ancestor. Then that ancestor has no messages to add.
         if ancestor is not None and ancestor.first_position < before:
             found.append(Segment(ancestor.id, ancestor.first_position, before))
             before = ancestor.first_position
@@ -118,7 +117,7 @@ def unknown(path: Path, session_key: str) -> NotFound:
 
 
 def _first_position(tx: Tx, path: Path, lineage: Lineage) -> int:
-    """In a fork a new node goes on behind what its ancestors of the same path said before the cut."""
+    """The first position of a new node: in a fork, after the messages of its ancestors of this path before the cut."""
     for session_id, cut_seq in lineage:
         ancestor = find(tx, session_id, path)
         if ancestor is None:
@@ -139,7 +138,7 @@ def _add(tx: Tx, session_id: str, parent_id: str, name: str, title: str | None, 
         now_us=tx.now_us(),
         **made,
     )
-    # On PostgreSQL another process may have made it since we looked: then that one is it.
+    # On PostgreSQL another process may have created it meanwhile: return that node.
     return _node(row if row is not None else tx.one(SQL.node, **made))
 
 

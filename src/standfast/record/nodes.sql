@@ -1,4 +1,4 @@
--- The nodes of a session, by their place in its tree.
+-- The nodes of a session, by parent and name.
 
 -- name: add
 INSERT INTO node (id, session_id, parent_id, name, title, first_position, next_position, created_us)
@@ -18,7 +18,7 @@ WHERE session_id = :session_id
 ORDER BY id
 LIMIT :limit
 
--- The last position in a node that was said before a cut.
+-- The last position of a message in a node before a cut.
 -- name: said_before
 SELECT position
 FROM message

@@ -1,13 +1,16 @@
-"""A session while it is open: what `with sf.session(key) as s` gives.
+"""An open session: the object of `with sf.session(key) as s`.
 
-Entering opens or resumes it; `s.resumed` says what was found. Leaving completes it. An
-exception fails it and keeps its last line, except those after which a caller is expected to come
-back: in doubt, approval required, Ctrl-C, a cancelled task, a generator that was closed. They
-leave it waiting, as does `s.pause(reason)`. An effect in doubt and an approval that is asked for leave it
-waiting also if the program swallowed the error. `sys.exit()` completes it, `sys.exit(3)` fails it.
-The lease is always released; if the process dies, its lease dies with it.
+Entering opens or resumes the session; `s.resumed` has its earlier state. Leaving the block ends it:
 
-A session and each of its sub-agents have the same methods.
+    no exception, sys.exit()              completed
+    an exception, sys.exit(3)             failed, with the last line of the exception
+    an effect in doubt, an approval       waiting, also if the program caught the error
+    Ctrl-C, a cancelled task, a closed    waiting
+     generator, s.pause(reason)
+
+The lease is always released. If the process dies, its lease ends with it.
+
+A session and each of its sub-agents have the same methods (`node_methods`).
 """
 
 from __future__ import annotations
@@ -40,18 +43,18 @@ if TYPE_CHECKING:
 
 ENTER = "enter it: with standfast.session(key) as s"
 VARIABLE = "STANDFAST_SESSION"
-"""Names the session that `session run` has opened for everything below it."""
+"""The variable with the session that `session run` has opened for its child processes."""
 
 _Name = tuple[str, str, str]
 _open_here: WeakValueDictionary[_Name, Session] = WeakValueDictionary()
-"""Sessions that this process has open: (store, scope, key). One that was dropped is gone from here."""
+"""The sessions that this process has open, by (store, scope, key). A dropped object disappears by itself."""
 _opening_locks: WeakValueDictionary[_Name, threading.Lock] = WeakValueDictionary()
-"""The threads of this process open one session one by one: the store tells processes apart, not threads."""
+"""Threads of this process open one session one after another: the store distinguishes processes, not threads."""
 _mutex = threading.Lock()
 
 
 def _forked() -> None:
-    """A child has nothing open, and none of its threads holds a lock."""
+    """A forked child has no open session, and none of its threads holds a lock."""
     global _mutex
     _mutex = threading.Lock()
     _open_here.clear()
@@ -62,7 +65,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Session(NodeMethods):
-    """A session, to be entered. Outside its `with` block it owns nothing."""
+    """A session. It holds its lease only inside its `with` block."""
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class Session(NodeMethods):
         self._subagents: dict[Path, Subagent] = {}
         self._cursor: serial.Json = None
         self.resumed: Resumed | None = None
-        """None for a new session; else what was found."""
+        """None for a new session; otherwise its earlier state and counts."""
 
     # -- entering and leaving -----------------------------------------------------------------------
 
@@ -113,23 +116,23 @@ class Session(NodeMethods):
             self._entered = True
             raise InvalidInput(
                 f"session {self._given_key!r} is entered with `with`",
-                "for an asynchronous one: async with standfast.aopen() as sf, sf.session(key) as s: …",
+                "in async code: async with standfast.aopen() as sf, sf.session(key) as s: …",
             )
 
         async def __aexit__(self, *exc: object) -> None:
-            """Python looks for it before it enters."""
+            """Python requires this method before it calls `__aenter__`."""
 
     def open(self) -> Self:
-        """Enter it without a block, as in a notebook: `s = standfast.session("fix-42").open()`. `close()` leaves it."""
+        """Open it without a block, as in a notebook: `s = standfast.session("fix-42").open()`. `close()` ends it."""
         return self.__enter__()
 
     def close(self) -> None:
-        """Leave a session that was entered with `open()`: it is completed, or waiting after `s.pause(…)`."""
+        """End a session that was opened with `open()`: it is completed, or waiting after `s.pause(…)`."""
         self.__exit__(None, None, None)
 
     @property
     def store(self) -> Standfast:
-        """The handle of the store that the session is in: `s.store.tasks.add(…)`."""
+        """The handle of the session's store: `s.store.tasks.add(…)`."""
         if self._handle is None:
             raise InvalidInput(f"session {self._given_key!r} is not open", ENTER)
         return self._handle
@@ -152,7 +155,7 @@ class Session(NodeMethods):
     ) -> None:
         self._unbind()
         if self._opening_now is not None and self._opening_now.elsewhere:
-            return  # a forked child left its parent's block
+            return  # a forked child leaves its parent's block
         try:
             if self._opening_now is not None:  # else it was ended already
                 self._conclude(error)
@@ -173,7 +176,7 @@ class Session(NodeMethods):
         except StandfastError as refusal:
             if error is None:
                 raise
-            # What went wrong in the block is what the caller must see.
+            # The caller must see the error of the block, so this refusal becomes a note.
             error.add_note(f"standfast: session {self.key!r} could not be ended: {refusal}")
 
     def _open(self) -> None:
@@ -187,8 +190,8 @@ class Session(NodeMethods):
             self._enter(resource, name)
 
     def _enter(self, resource: Sessions, name: _Name) -> None:
-        """Only this thread opens it: no other thread of this process is opening it."""
-        # A hold in our name that no object of this process has was dropped, or `session run` took it for us.
+        """Open the session. The caller holds the lock of its name, so no other thread opens it now."""
+        # If this process holds the lease but has no object for it, the object was dropped, or `session run` opened it.
         alone = name not in _open_here
         try:
             opened = resource.open(self._given_key, agent=self._agent, alone=alone, join=os.environ.get(VARIABLE))
@@ -202,7 +205,7 @@ class Session(NodeMethods):
             raise
 
     def _give_back(self) -> None:
-        """Entering failed: the block will not be left, so release the lease."""
+        """Release the lease after entering failed: Python will not call `__exit__`."""
         self._unbind()
         if self._opening_now is not None:
             with suppress(StandfastError):
@@ -229,7 +232,7 @@ class Session(NodeMethods):
         self._segments = (Segment(opened.root.id, opened.root.first_position, nodes.POSITION_MAX),)
         if opened.lineage:
             self._segments = self._store.read(lambda tx: nodes.segments(tx, opened.root, (), opened.lineage))
-        # Counted after the commit, on a snapshot: no caller waits for it, and no other process may add to it.
+        # Counted after the commit, on a snapshot. Only this process may add to the session now.
         self._opening_now.first = opened.before is None and not opened.lineage
         self.resumed = None if opened.before is None else Sessions(self._store).found(opened.before)
         self._steps = Steps(self._opening_now, recorded=self.resumed.steps if self.resumed else 0)
@@ -263,19 +266,19 @@ class Session(NodeMethods):
                     del _open_here[name]
 
     def end(self, state: str = "completed", *, reason: str | None = None) -> SessionRecord:
-        """End it before the block does: completed, failed or waiting."""
+        """End the session before the block ends: completed, failed or waiting."""
         return self._end(state, reason)
 
     def pause(self, reason: str) -> None:
-        """At the end of the block the session waits for this reason. It does not complete."""
+        """Make the session wait, with this reason, when the block ends. It does not complete."""
         self.opening.usable()
         self._paused = serial.clean(reason, REASON_MAX) or "paused"
 
     def proceed(self, reason: str | None = None) -> tuple[InDoubt, ...]:
-        """Go on although effects of this session are in doubt: returns them, and new effects are sent again.
+        """Continue although effects of this session are in doubt, and return those. New effects are sent.
 
-        Each is journalled (`effect.proceeded`); a later doubt stops the session again. The effects themselves stay
-        in doubt. Raises LeaseLost if the session was taken over.
+        Each is journalled (`effect.proceeded`) and stays in doubt. A later doubt stops the session again. Raises
+        LeaseLost if the session was taken over.
         """
         opening = self.opening
         opening.usable()
@@ -301,7 +304,7 @@ class Session(NodeMethods):
 
     @property
     def record(self) -> SessionRecord:
-        """The session as it was when it was opened."""
+        """The session at the time of this opening."""
         if self._opened is None:
             raise InvalidInput(f"session {self._given_key!r} was not opened yet", ENTER)
         return self._opened.record
@@ -324,7 +327,7 @@ class Session(NodeMethods):
 
     @property
     def cursor(self) -> serial.Json:
-        """How far it has come, in the program's own terms: any JSON value, kept across openings."""
+        """The program's own progress: any JSON value, stored across openings."""
         return self._cursor
 
     @cursor.setter
@@ -337,7 +340,7 @@ class Session(NodeMethods):
 
     @property
     def state(self) -> SessionState:
-        """Values of this session, by name: `s.state["branch"] = "fix-42"`."""
+        """The values of this session by key: `s.state["branch"] = "fix-42"`."""
         from standfast.record.state import SessionState
 
         return SessionState(self.opening)
@@ -348,7 +351,7 @@ class Session(NodeMethods):
             return found
         opening = self.opening
         found = Subagent(self, path)
-        # Mostly it is there already, and a read does not wait.
+        # The node usually exists, and a read does not wait for other writers.
         node = self._store.read(lambda tx: nodes.find(tx, opening.session_id, path))
         if node is None:
             node = self._store.write(
@@ -362,11 +365,11 @@ class Session(NodeMethods):
         return f"<Session {self.key}>"
 
 
-# -- how a block was left ------------------------------------------------------------------------------
+# -- the outcome of a block ----------------------------------------------------------------------------
 
 
 def _outcome(error: BaseException | None, paused: str | None) -> tuple[str, str | None]:
-    """The state to leave the session in, and the reason to keep."""
+    """The state of the session after the block, and the reason."""
     if error is None:
         return ("completed", None) if paused is None else ("waiting", paused)
     if isinstance(error, SystemExit):
@@ -378,7 +381,7 @@ def _outcome(error: BaseException | None, paused: str | None) -> tuple[str, str 
 
 
 def _comes_back(error: BaseException) -> str | None:
-    """Why a caller will come back to this session; None if it failed."""
+    """The reason if the session waits after this error; None if it failed."""
     if isinstance(error, (EffectInDoubt, ApprovalRequired)):
         return error.message
     if isinstance(error, KeyboardInterrupt):
@@ -388,7 +391,7 @@ def _comes_back(error: BaseException) -> str | None:
     if type(error).__name__ == "CancelledError" and not isinstance(error, Exception):
         return "cancelled"
     if isinstance(error.__cause__, (EffectInDoubt, ApprovalRequired)):
-        return error.__cause__.message  # a framework put it into an error of its own
+        return error.__cause__.message  # a framework wrapped it in its own error
     if isinstance(error, BaseExceptionGroup):
         reasons = [_comes_back(one) for one in error.exceptions]
         return "; ".join(filter(None, reasons)) if all(reasons) else None
@@ -396,7 +399,7 @@ def _comes_back(error: BaseException) -> str | None:
 
 
 def last_line(error: BaseException) -> str:
-    """As the last line of a traceback says it, and no more than that."""
+    """The last line of a traceback: the type of the error and the first line of its message."""
     said = error.message if isinstance(error, StandfastError) else str(error)
     kind = type(error).__qualname__
     line = next((line for line in said.splitlines() if line.strip()), "")

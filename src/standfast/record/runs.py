@@ -1,19 +1,18 @@
-"""Runs: one per slot, taken by one worker at a time, ended once.
+"""Runs: one per slot, claimed by one worker at a time, ended once.
 
              claim                    finish: exit 0
     queued ─────────▶ running ─────────────────────▶ done
       ▲                 │ ├─ finish: anything else ─▶ failed, timed_out, cancelled
-      │ retries remain  │ └─ its worker is gone ────▶ abandoned
+      │ retries remain  │ └─ its worker exits ──────▶ abandoned
       └─────────────────┘
     cancel ends queued runs, and asks the worker of a running one
 
-A worker claims a run and gets its attempt, which is its fence: its later reports about that attempt
-count only while no other worker has the run. Of one loop one run goes at a time, in the order of the
-slots; a run that is tried again keeps its slot and its place. Nothing here starts a process: that
-is the worker's part, between `claim` and `finish` and outside any transaction.
+A worker claims a run and gets the number of its attempt, which is the fencing token: its reports count only while no
+other worker has the run. One run of a loop runs at a time, in the order of the slots. A retried run keeps its slot.
+This module starts no process: the worker does that between `claim` and `finish`, outside any transaction.
 
-Runs do not use `core/claims.py`: their fence is the attempt, a row is read together with its loop, and a run whose
-lease is over is adopted or abandoned first, never claimed by the next worker.
+Runs do not use `core/claims.py`: their fencing token is the attempt, a row is read together with its loop, and a run
+whose lease has expired is first adopted or abandoned, and never claimed directly.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ RunList: TypeAlias = "list[Run]"
 
 
 class Ended(NamedTuple):
-    """A run that ended, and why its loop was paused with it, if it was."""
+    """A run that ended, and the reason if its loop was paused with it."""
 
     run: Run
     paused: str | None
@@ -76,18 +75,18 @@ class Outcome(NamedTuple):
 
 
 class Runs(Resource):
-    """What became of each slot, and the work on those that must be run."""
+    """Runs: one per slot of a loop. Workers claim, finish and adopt them."""
 
     __slots__ = ()
 
     # -- for workers ----------------------------------------------------------------------------------
 
     def claim(self, *, host: str, run_id: str | None = None, accounts: Sequence[str] = ()) -> Run | None:
-        """One run that is ready, now the caller's, with its attempt and its `job`; or None.
+        """Claim a run that is ready, with its attempt and its `job`; None if there is none.
 
-        Only of a loop of the caller's account or of `accounts` (`user@host`).
-        Its lease is kept as long as this process lives. With `run_id` that very one, of any account: raises
-        InProgress while another run of its loop goes, IllegalTransition if it does not wait any more.
+        Only runs of loops of the caller's account or of `accounts` (`user@host`) are claimed. The lease is renewed
+        while this process lives. With `run_id` that run is claimed, of any account: raises InProgress while another run
+        of its loop is running, IllegalTransition if it is not queued.
         """
         keys.checked(host, "a host")
         own = (account(), *accounts)
@@ -98,7 +97,7 @@ class Runs(Resource):
 
     @transactional
     def started(self, tx: Tx, run_id: str, attempt: int, *, pid: int, process: str) -> Run:
-        """Its child is there: `process` tells it from every other. Raises LeaseLost if the run is another's now."""
+        """Record the child process; `process` identifies it. Raises LeaseLost if another worker has the run."""
         crash.point("run.before_start")
         row = _held(tx, run_id, attempt)
         if leases.parse_process(process) is None:
@@ -121,10 +120,10 @@ class Runs(Resource):
         stderr_id: str | None = None,
         reason: str | None = None,
     ) -> Run:
-        """Say how this attempt ended. Failed and with retries left, the run is queued again in its slot.
+        """Record the outcome of this attempt. A failed run with retries left is queued again in its slot.
 
-        After `failures_max` runs in a row that failed permanently the loop pauses itself, and that is
-        announced once. Raises LeaseLost if the run is another's now: what happened is recorded there.
+        After `failures_max` runs in a row failed permanently, the loop is paused, and one notice is sent. Raises
+        LeaseLost if another worker has the run: then this outcome is not recorded.
         """
         state = "cancelled" if cancelled else "timed_out" if timed_out else "done" if exit_code == 0 else "failed"
         why = checked_reason(reason) if reason else None
@@ -143,18 +142,18 @@ class Runs(Resource):
 
     @query
     def left(self, tx: Tx, *, limit: int = 100) -> RunList:
-        """Running, and their worker has exited or its lease has expired: the next worker finds the outcome of each."""
+        """Running runs whose worker has exited or whose lease has expired. The next worker finds out their outcome."""
         return [noun(tx, row) for row in _left(tx, SQL.over_seen, SQL.of_holder_seen, limit)]
 
     @query
     def mine(self, tx: Tx, *, limit: int = 100) -> RunList:
-        """Running, and held by this process."""
+        """Running runs that this process holds."""
         return [noun(tx, row) for row in tx.all(SQL.of_holder_seen, holder=tx.caller.holder, limit=page_size(limit))]
 
     def adopt(self, run_id: str, attempt: int) -> Run:
-        """Take an attempt over from a worker that is gone: its child continues, and the attempt stays the same.
+        """Take over an attempt from a worker that has exited. Its child continues, and the attempt stays the same.
 
-        Raises InProgress while that worker may be alive, LeaseLost if the attempt does not count any more.
+        Raises InProgress while that worker may be alive, LeaseLost if the run has another attempt or has ended.
         """
 
         def adopt(tx: Tx) -> Run:
@@ -171,9 +170,9 @@ class Runs(Resource):
 
     @transactional
     def requeue(self, tx: Tx, run_id: str, attempt: int, *, reason: str) -> Run:
-        """Claimed, and known never to have begun: ready again at once, in its slot.
+        """Queue a claimed run again in its slot: its worker has exited and had not started the command.
 
-        Raises InProgress while its worker may be alive, LeaseLost if the attempt does not count any more.
+        Raises InProgress while that worker may be alive, LeaseLost if the run has another attempt or has ended.
         """
         crash.point("run.before_requeue")
         row = _given_up(tx, run_id, attempt)
@@ -186,7 +185,7 @@ class Runs(Resource):
 
     @transactional
     def abandon_dead(self, tx: Tx, *, limit: int = 100) -> RunList:
-        """End what runs under a worker that is known dead or out of time: abandoned, or queued again.
+        """End running runs whose worker has exited or whose lease has expired: abandoned, or queued again.
 
         A run whose child is known to be alive on this host is left alone: `left` lists it.
         """
@@ -200,10 +199,10 @@ class Runs(Resource):
         """Runs of this process that were cancelled: kill the child, then `finish(cancelled=True)`."""
         return [noun(tx, row) for row in tx.all(SQL.to_cancel, holder=tx.caller.holder, limit=page_size(limit))]
 
-    # -- for everybody ------------------------------------------------------------------------------------
+    # -- for all callers ----------------------------------------------------------------------------------
 
     def cancel(self, run: str, reason: str = CANCELLED) -> Run:
-        """Cancel a RUN: a queued one at once; a running one is ended by the daemon.
+        """Cancel a RUN: a queued run at once. The daemon ends a running one.
 
         - `reason`: the reason, which the run shows.
 
@@ -214,7 +213,7 @@ class Runs(Resource):
 
     @transactional
     def ask(self, tx: Tx, name: str) -> Run:
-        """A run now, of a loop in any state, after its runs that are queued or running."""
+        """Queue a run now, of a loop in any state but removed. It waits for the loop's earlier runs."""
         crash.point("run.before_ask")
         loop = edit.locked(tx, name)
         if loop["state"] == "removed":
@@ -225,11 +224,11 @@ class Runs(Resource):
             if row is not None:
                 receipt = _journal(tx, row, "run.queued", f"asked for by {tx.caller.actor}", {"slot_us": slot_us})
                 return noun(tx, row, receipt)
-        raise Conflict(f"{loop['name']!r} was asked for {ASKS_MAX:,} times at the same time", "try again")
+        raise Conflict(f"{loop['name']!r} was requested {ASKS_MAX:,} times at the same time", "try again")
 
     @query
     def get(self, tx: Tx, run_id: str) -> Run:
-        """By its id or the end of it. Raises NotFound."""
+        """Get a run by its id or the end of its id. Raises NotFound."""
         return noun(tx, _find(tx, run_id))
 
     @query
@@ -245,9 +244,9 @@ class Runs(Resource):
         limit: int = 50,
         after: str | None = None,
     ) -> RunList:
-        """What became of the slots, the newest first; of one loop, of this scope, or everywhere.
+        """List the runs of a loop, of this scope, or of the whole store, the newest slot first.
 
-        `since` is the earliest slot, `until` is after the latest; `after` is the `place` of the last one you have.
+        `since` is the earliest slot, and `until` the end. `after` is the `place` of the last run you have.
         """
         since_us = past_us(since, tx.now_us(), "since")
         slot_us, id = time_and_id(after)
@@ -294,7 +293,7 @@ def _claim(tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> 
 
 
 def _ended(tx: Tx, row: Row, outcome: Outcome) -> Ended:
-    """The one way out of `running`: over permanently, or back into the queue in the same slot."""
+    """End a running attempt: the run ends, or it is queued again in the same slot."""
     again = _again(row, outcome)
     now_us = tx.now_us()
     state = "queued" if again else outcome.state
@@ -323,7 +322,7 @@ def _again(row: Row, outcome: Outcome) -> bool:
 
 
 def _backoff_us(row: Row) -> int:
-    """Twice as long after each attempt, and never more than an hour."""
+    """The wait before a retry: it doubles with each attempt, up to an hour."""
     return int(min(row["backoff_us"] << min(row["attempt"] - 1, 32), BACKOFF_MAX_US))
 
 
@@ -347,7 +346,7 @@ def _exit(outcome: Outcome) -> str:
 
 
 def _counted(tx: Tx, row: Row) -> str | None:
-    """Failures in a row pause the loop; why, if this one did."""
+    """Count failures in a row. If this one pauses the loop, returns the reason."""
     if row["state"] == "done":
         tx.run(SQL.succeeded, id=row["loop_id"])
     if row["state"] not in ("failed", "timed_out"):
@@ -390,7 +389,7 @@ def _left(tx: Tx, over: Statement, of_holder: Statement, limit: int) -> list[Row
     gone = [holder for holder in holders if leases.is_gone(holder, tx.caller.clock)]
     rows = tx.all(over, limit=page_size(limit), **tx.lease_clock()) if holders else []
     rows += [row for holder in gone for row in tx.all(of_holder, holder=holder, limit=page_size(limit))]
-    return list({row["id"]: row for row in rows}.values())[: page_size(limit)]  # some are both
+    return list({row["id"]: row for row in rows}.values())[: page_size(limit)]  # a run may be in both lists
 
 
 def _lives_here(tx: Tx, row: Row) -> bool:
@@ -415,18 +414,16 @@ def _refuse_unknown(run_id: object) -> Row:
 
 
 def _held(tx: Tx, run_id: str, attempt: int) -> Row:
-    """The row, locked, if this attempt is still the one that counts. Raises NotFound, LeaseLost."""
+    """The locked row, if this attempt is still running. Raises NotFound, LeaseLost."""
     row = _locked(tx, run_id)
     if row["state"] == "running" and row["attempt"] == attempt:
         return row
     now = f"attempt {row['attempt']} {'runs' if row['state'] == 'running' else 'ended as ' + row['state']}"
-    raise LeaseLost(
-        f"attempt {attempt} of {_named(row)} does not count any more: {now}", hints.command("loop", "runs", row["loop"])
-    )
+    raise LeaseLost(f"attempt {attempt} of {_named(row)} has ended: {now}", hints.command("loop", "runs", row["loop"]))
 
 
 def _given_up(tx: Tx, run_id: str, attempt: int) -> Row:
-    """The row, locked, if the caller holds this attempt, or its worker is known to be dead or out of time."""
+    """The locked row, if the caller holds this attempt, or its worker has exited or its lease has expired."""
     row = _held(tx, run_id, attempt)
     if row["holder"] != tx.caller.holder and leases.judge(tx, row).live:
         raise leases.in_progress(tx, _named(row), row)
@@ -443,7 +440,7 @@ def _waiting(tx: Tx, run_id: str) -> Row:
     row = tx.maybe(SQL.ready_by_id, id=found["id"])
     if row is not None:
         return row
-    raise IllegalTransition(f"{_named(found)} does not wait any more: {found['state']}", "standfast loop runs")
+    raise IllegalTransition(f"{_named(found)} is not queued: {found['state']}", "standfast loop runs")
 
 
 def _goes(tx: Tx, row: Row, other: Row) -> InProgress:
@@ -455,7 +452,7 @@ def _goes(tx: Tx, row: Row, other: Row) -> InProgress:
 
 
 def _between(us: int) -> int:
-    """Slots are whole seconds; a requested run lies between them and never takes the place of one."""
+    """A time that is no whole second. Slots are whole seconds, so a requested run never takes a slot."""
     return us if us % SECOND_US else us + 1
 
 
@@ -478,7 +475,7 @@ def _named(row: Row) -> str:
 
 
 def _keep_while_alive(store: Store, tx: Tx | None) -> None:
-    leases.renewed("run")  # not before: an agent's role on PostgreSQL may not update the table
+    leases.renewed("run")  # only now: on PostgreSQL the role of an agent may not update this table
     keep_while_alive(store, tx, store.caller.holder)
 
 

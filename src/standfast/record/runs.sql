@@ -1,7 +1,7 @@
 -- Runs: claimed, begun, ended. Every change is a compare-and-set with its attempt.
 
--- The next one of an account: its time has come, nothing of its loop runs, and nothing of its loop was due before it.
--- CROSS JOIN keeps SQLite from beginning with the loops.
+-- The next run of an account: it is due, no run of its loop is running, and no earlier slot of its loop is queued.
+-- CROSS JOIN keeps SQLite from reading the loops first.
 -- name: ready
 SELECT {columns:run:r}, l.name AS loop, l.command, l.cwd, l.environment, l.timeout_us
 FROM run r CROSS JOIN loop l
@@ -13,14 +13,14 @@ ORDER BY r.ready_us, r.seq
 LIMIT 1
 {skip_locked}
 
--- This very run, for the caller that asked for it and runs it here.
+-- One run by its id, for a caller that runs it itself.
 -- name: ready_by_id
 SELECT {columns:run:r}, l.name AS loop, l.command, l.cwd, l.environment, l.timeout_us
 FROM run r JOIN loop l ON l.id = r.loop_id
 WHERE r.id = :id AND r.state = 'queued'
 {for_update}
 
--- Asked again once the loop is locked: another worker may have begun a run of it meanwhile.
+-- Read after the lock: another worker may have claimed a run of the loop meanwhile.
 -- name: running
 SELECT id, slot_us, holder, lease_until_us FROM run WHERE loop_id = :loop_id AND state = 'running'
 

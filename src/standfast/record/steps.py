@@ -1,15 +1,15 @@
-"""Steps: computation that is done once and remembered.
+"""Steps: computation that runs once and whose result is stored.
 
-A step is known by its name and its arguments. The first time its function runs and the result
-is stored, in one durable write; later calls of any process return the stored result. For computation that changes
-nothing outside. A call that changes something outside is an effect.
+A step is identified by its name and its arguments. The first call runs the function and stores the result with one
+fsync. Later calls of any process return the stored result. Use it for computation without outside effects; a call that
+changes an outside system is an effect.
 
-    (nothing) ──fn returns──▶ recorded ──▶ recorded, permanently
-        └──fn raises──▶ (nothing): it runs again next time
+    (nothing) ──fn returns──▶ recorded, never changed
+        └──fn raises──▶ (nothing): the next call runs it again
 
-The same name and arguments again in one opening is `#2`, in order. Two at once are refused,
-because their order is not defined. The return value is decoded from the stored
-text, the first time too, so that a first run and a replay cannot differ.
+The same name and arguments again in one opening is `#2`, in order. Two concurrent calls with the same name and
+arguments are refused, because their order is not defined. The result is always decoded from the stored text, also the
+first time, so a first run and a replay cannot differ.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from standfast.record.nodes import Path
 SQL = load(__name__)
 
 INLINE_MAX_BYTES = 1024 * 1024
-"""A longer result is kept as an artifact; the step remembers which."""
+"""A longer result is stored as an artifact, and the step has its id."""
 FRESH_US = SECOND_US
-"""A hit younger than this may be visible before it is durable: it is synced before it is returned."""
+"""A result younger than this may be visible before it is on disk: it is synced before it is returned."""
 
 
 P = ParamSpec("P")
@@ -76,7 +76,7 @@ class Step(Generic[P, R]):
         self.name = name
         self.function = function
         update_wrapper(self, function)
-        if isinstance(function, FunctionType):  # a bound method is its class's step
+        if isinstance(function, FunctionType):  # a bound method was declared with its class
             user_code.warn_duplicate(_declared.get(name), function, f"step {name!r}")
             _declared[name] = self
 
@@ -97,7 +97,7 @@ class Step(Generic[P, R]):
     @overload
     def __get__(self: Step[Concatenate[Any, Q], R], instance: object, owner: type[object]) -> Step[Q, R]: ...
     def __get__(self, instance: object, owner: type[object]) -> Any:
-        """On a class it is a method: `self` is bound, and no argument of the step."""
+        """In a class it is a method: `self` is bound and is no argument of the step."""
         return self if instance is None else Step(self.name, self.function.__get__(instance, owner))
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ _declared: WeakValueDictionary[str, Step[..., Any]] = WeakValueDictionary()
 
 
 class Identity(NamedTuple):
-    """What a step is known by."""
+    """The identity of a step."""
 
     name: str
     arguments_hash: str
@@ -128,8 +128,8 @@ class Steps:
         self._opening = opening
         self._mutex = threading.Lock()
         self._running: set[tuple[str, str]] = set()
-        # While this opening owns the session no other process records steps. Once as many were found as
-        # there are, looking for another is a trip for nothing. A fork may also find its parent's.
+        # Only this opening records steps of the session. Once all recorded steps were found, no query is needed.
+        # A fork may also find steps of its parent.
         self._unseen = recorded
 
     def perform(
@@ -163,7 +163,7 @@ class Steps:
             if (name, hashed) in self._running:
                 raise InProgress(
                     f"step {name!r} with these arguments is running already in this opening",
-                    "give each its own name or an argument that tells them apart; or wait for the first",
+                    "give each call its own name or a different argument, or wait for the first one",
                 )
             self._running.add((name, hashed))
         return Identity(name, hashed, self._opening.number("step", f"{name}\0{hashed}"))
@@ -176,7 +176,7 @@ class Steps:
             self._unseen -= done and found
 
     def _found(self, identity: Identity) -> str | None:
-        """The stored text of the result, once it is surely on disk."""
+        """The stored text of the result, synced to disk; None if there is none."""
         if self._unseen <= 0 and not self._opening.lineage:
             return None
         row = self._opening.store.read(lambda tx: self._look(tx, identity))
@@ -213,13 +213,13 @@ class Steps:
         result = user_code.call(function, *args, **kwargs)
         duration_us = (time.monotonic_ns() - started) // 1000
         text = serial.canonical(result, what=f"the result of {identity}")
-        # Decoded before it is recorded: a result that does not fit its annotation would never fit again.
+        # Decode before recording: a stored result that does not fit its annotation would fail on every later call.
         value = _decoded(identity, text, returns)
         stored = self._record(identity, text, duration_us)
         return value if stored is None else _decoded(identity, stored, returns)
 
     def _record(self, identity: Identity, text: str, duration_us: int) -> str | None:
-        """None once it is recorded; the text of another's result if that one came first."""
+        """Record the result. Returns None, or the stored text if another process recorded the step first."""
         store = self._opening.store
         result, artifact_id = _kept(self._opening, identity, text)
         crash.point("step.before_record")
@@ -254,7 +254,7 @@ def _check_form(name: object, function: object) -> None:
     if isinstance(name, str) and callable(function):
         return
     if hasattr(function, "__await__") and (close := getattr(function, "close", None)) is not None:
-        close()  # or Python would warn that it was never awaited
+        close()  # otherwise Python warns that it was never awaited
     fact = f"step {name!r:.60}: {type(function).__name__} is not a function"
     if not isinstance(name, str):
         fact = f"a step's name is text, not {type(name).__name__}"
@@ -264,9 +264,9 @@ def _check_form(name: object, function: object) -> None:
 
 
 def arguments_hash(path: Path, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """What the arguments are compared by; a sub-agent's steps are its own.
+    """The hash of the arguments. It includes the path of a sub-agent, whose steps are its own.
 
-    Raises InvalidInput naming the argument that has no plain form.
+    Raises InvalidInput that names the argument which has no JSON form.
     """
     known = {"args": list(args), "kwargs": kwargs, **({"node": list(path)} if path else {})}
     try:
@@ -297,7 +297,7 @@ def _returns(function: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Any,
 
 
 def _annotation(function: Callable[..., Any]) -> Any:
-    """What it says it returns. Looking its names up costs as much as writing a row: once for each function."""
+    """The return annotation of a function. Cached, because resolving it costs as much as writing a row."""
     if type(function) is not FunctionType:
         return serial.return_annotation(function)
     if function not in _annotations:
@@ -318,7 +318,7 @@ def _decoded(identity: Identity, text: str, returns: Any) -> Any:
 
 
 def _kept(opening: Opening, identity: Identity, text: str) -> tuple[str | None, str | None]:
-    """The text itself, or the artifact that holds it."""
+    """The text itself, or the id of the artifact with it."""
     if len(text) <= INLINE_MAX_BYTES // 4 or len(data := text.encode()) <= INLINE_MAX_BYTES:
         return text, None
     from standfast.core import artifacts
@@ -331,4 +331,6 @@ def _kept(opening: Opening, identity: Identity, text: str) -> tuple[str | None, 
 
 
 def _vanished(identity: Identity) -> LeaseLost:
-    return LeaseLost(f"{identity} could not be recorded: its session changed hands", "start over from the stored state")
+    return LeaseLost(
+        f"{identity} could not be recorded: another process took over its session", "open the session again"
+    )

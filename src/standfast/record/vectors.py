@@ -1,7 +1,7 @@
-"""Vectors: how they are stored, and how near two of them are, in plain Python.
+"""Vectors: their stored form, and the comparison of two vectors in Python.
 
-A vector is stored as its length and its direction, so that each measure of nearness is one sum of products. One
-comparison costs about 60 ns per dimension. sqlite-vec and pgvector compare the same bytes faster: record/knowledge.py.
+A vector is stored as its length and its direction, so each measure of nearness needs one sum of products. Python takes
+about 60 ns per dimension. sqlite-vec and pgvector compare the same bytes faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLOAT_BYTES = 4
 
 
 def packed(vector: Sequence[float], what: str = "a vector") -> bytes:
-    """As it is stored. Raises InvalidInput for a value that is no vector of finite numbers."""
+    """The stored form of a vector. Raises InvalidInput for a value that is no vector of finite numbers."""
     length, direction = _parted(vector, what)
     floats = array("f", direction)
     if sys.byteorder == "big":
@@ -31,9 +31,9 @@ def packed(vector: Sequence[float], what: str = "a vector") -> bytes:
 
 
 def nearness(to: Sequence[float], by: str = "cosine") -> Callable[[bytes], float]:
-    """A function that says of a stored vector how near it is: the larger, the nearer.
+    """A function from a stored vector to its nearness to `to`; a larger number is nearer.
 
-    By "cosine" from -1 to 1, by "inner_product" their product, by "l2" their distance, negative.
+    "cosine" is from -1 to 1, "inner_product" is the dot product, "l2" is the negative distance.
     """
     wanted_length, wanted = _parted(to, "the vector of a query")
 
@@ -42,7 +42,7 @@ def nearness(to: Sequence[float], by: str = "cosine") -> Callable[[bytes], float
             raise other_dimensions(len(data), len(wanted))
         cosine = float(sum(map(mul, wanted, direction(data))))
         if by == "cosine":
-            return max(-1.0, min(1.0, cosine))  # of 32 bits, it may pass one by a hair
+            return max(-1.0, min(1.0, cosine))  # rounding to 32 bits may give slightly more than 1
         length = float(_LENGTH.unpack_from(data)[0])
         if by == "inner_product":
             return cosine * length * wanted_length
@@ -62,13 +62,13 @@ def direction(data: bytes) -> array[float]:
 
 
 def as_array(data: bytes) -> str:
-    """The direction of a stored vector as PostgreSQL reads an array. Nine digits are enough for a number of 32 bits."""
+    """The direction of a stored vector as a PostgreSQL array. Nine digits are enough for a 32-bit float."""
     numbers = direction(data)
     return "{" + ",".join(["%.9g"] * len(numbers)) % tuple(numbers) + "}"
 
 
 def _parted(vector: Sequence[float], what: str) -> tuple[float, list[float]]:
-    """Its length and its direction; one of no length has no direction, and is near to nothing."""
+    """The length and the direction of a vector. A vector of zeros keeps its zeros as direction."""
     try:
         numbers = [float(number) for number in vector]
     except (TypeError, ValueError) as error:
@@ -87,5 +87,5 @@ def other_dimensions(size: int, wanted: int) -> InvalidInput | Corrupt:
         return Corrupt("a stored vector is cut off", "standfast doctor")
     return InvalidInput(
         f"an item was stored with a vector of {dimensions:,} dimensions, and the query has {wanted:,}",
-        "put the items again with the embedding that is asked with",
+        "store the items again with the embedding of the query",
     )

@@ -248,7 +248,7 @@ class Program(Machine):
     def opens_an_earlier_life(self, title: str) -> None:
         if self.known(title) and len(self.model.lives[title]) > 1:
             first = self.look.tasks.show(self.fingerprint(title)).episodes[0]
-            with raising(Conflict, match="came back as episode"):
+            with raising(Conflict, match="has a later episode"):
                 self.look.tasks.reopen(first.id)
 
     @invariant()

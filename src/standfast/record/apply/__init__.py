@@ -1,13 +1,12 @@
-"""Apply: a file says which tasks, loops, values and gates there should be; they are made so, once per key.
+"""Apply: a file lists tasks, loops, values and gates, and `apply` creates or changes them, once per key.
 
-The stable contract for other systems: the caller's key and the hash of the specification. Committed, it
-is all or nothing in one transaction and answers with durable references; the same key and
-specification again is answered from the record; the same key with another one is refused. Nothing is
-ever deleted because a file does not mention it.
+This is the stable contract for other systems: the caller's key and the hash of the specification. A commit is one
+transaction, all or nothing, and returns durable references. The same key and specification again returns the recorded
+answer. The same key with another specification is refused. Nothing is deleted because the file does not list it.
 
     spec         reading a file, and every check that needs no store
-    plan         the difference between a specification and the store, by reading alone
-    commit       making it so
+    plan         the differences between a specification and the store
+    commit       writing the differences
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Making it so: one transaction, once per key."""
+"""Committing a specification: in one transaction, once per key."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SQL = load(__name__)
 
 
 def apply(store: Store, spec: Spec, *, key: str | None, mode: str) -> Applied:
-    """The difference between `spec` and the store; with mode "commit", made so.
+    """The differences between `spec` and the store; with mode "commit" they are written.
 
-    Raises KeyConflict if the key was used for another specification, InvalidInput for a commit with a
-    problem: then nothing is changed.
+    Raises KeyConflict if the key was used for another specification. Raises InvalidInput if a commit has a problem;
+    then nothing is changed.
     """
     if mode not in MODES:
-        raise InvalidInput(f"apply knows {', '.join(MODES)}, not {serial.clean(str(mode), 40)!r}")
+        raise InvalidInput(f"a mode is {', '.join(MODES)}, not {serial.clean(str(mode), 40)!r}")
     if key is not None:
         keys.checked(key, "an application's key")
     if mode != "commit":
@@ -45,7 +45,7 @@ def apply(store: Store, spec: Spec, *, key: str | None, mode: str) -> Applied:
     with store.transaction() as tx:
         applied = _committed(store, tx, spec, key)
     if spec.of("gates"):
-        # Also when it was applied before: that process may have died between the commit and the copy.
+        # Also for a repeated call: the first process may have died between the commit and this copy.
         Gates(store).mirror()
     return applied
 
@@ -66,7 +66,7 @@ def _looked(tx: Tx, spec: Spec, key: str | None, mode: str) -> Applied:
 
 
 def _refuse_elsewhere(tx: Tx, row: Row) -> None:
-    """What it made belongs to the repository that it was applied in."""
+    """Refuse a key that was applied in another repository."""
     refusal = repositories.refused(tx, row | {"id": f"application:{row['key']}"}, f"the key {row['key']!r} of an apply")
     if refusal is not None:
         raise refusal
@@ -74,7 +74,7 @@ def _refuse_elsewhere(tx: Tx, row: Row) -> None:
 
 def _committed(store: Store, tx: Tx, spec: Spec, key: str) -> Applied:
     scope, caller = tx.caller.scope, tx.caller
-    tasks.lock_fingerprint(tx, caller.keyspace, "apply")  # of two files that ask for one task, the second finds it
+    tasks.lock_fingerprint(tx, caller.keyspace, "apply")  # two files with one task: the second waits and finds it
     asked: Row = {"scope": scope, "key": key, "spec_hash": spec.hash}
     if tx.maybe(SQL.begin, actor=caller.actor, now_us=tx.now_us(), **asked, **caller.labelled()) is None:
         row = tx.one(SQL.by_key, scope=scope, key=key)
@@ -97,7 +97,7 @@ def _committed(store: Store, tx: Tx, spec: Spec, key: str) -> Applied:
 
 
 class _Making:
-    """One commit: new or changed objects are written through their resources."""
+    """One commit. It writes new and changed objects through their resources."""
 
     def __init__(self, store: Store, tx: Tx, spec: Spec) -> None:
         self._store = store
@@ -131,7 +131,7 @@ class _Making:
         return str(change.ref)
 
     def _tie(self, item: Item, change: Change) -> None:
-        """What it waits for and belongs to, once everything is there."""
+        """Write its needs and its parent, after all tasks of the file exist."""
         resource, names = Tasks(self._store, self._tx), local(self._spec.of("tasks"))
 
         def id_of(word: str) -> str:
@@ -159,7 +159,7 @@ class _Making:
 
 
 def _plain(item: Item, name: str) -> Any:
-    """A field as `edit` takes it: labels as they were given, the rest as it was checked."""
+    """A field in the form that `edit` takes: labels as they were given, other fields as they were checked."""
     if name == "labels":
         return item.given["labels"]
     value = getattr(item.wanted, plan.TASK_FIELDS[name])
@@ -176,11 +176,11 @@ def _replayed(row: Row, spec: Spec, mode: str) -> Applied:
 def _conflict(row: Row) -> KeyConflict:
     return KeyConflict(
         f"the key {row['key']!r} was used for another specification ({iso(row['applied_us'])}, by {row['actor']})",
-        "a changed file is applied under another key",
+        "use another key for a changed file",
     )
 
 
 def refuse(problems: tuple[str, ...]) -> None:
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise InvalidInput(f"{problems[0]}{more}", "each of them: standfast apply FILE --preflight")
+        raise InvalidInput(f"{problems[0]}{more}", "see all: standfast apply FILE --preflight")

@@ -1,6 +1,6 @@
--- What was applied, by the caller's key and the hash of the whole specification.
+-- Applied specifications, by the caller's key, with the hash of the specification.
 
--- The second caller with the same key waits here for the first, and gets no row.
+-- A second caller with the same key waits here for the first one and gets no row.
 -- name: begin
 INSERT INTO application (scope, key, spec_hash, refs, actor, applied_us, git_dir, origin)
 VALUES (:scope, :key, :spec_hash, '[]', :actor, :now_us, :git_dir, :origin)

@@ -1,4 +1,4 @@
-"""What a specification would change, and what was applied."""
+"""The changes of a specification, planned or applied."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Item(NamedTuple):
     place: str
     """Its position in the file: tasks[2]."""
     name: str
-    """By which people know it: a title, a name, a key, a pattern."""
+    """Its title, name, key or pattern, for people."""
     wanted: Any
-    """As its resource wants it."""
+    """Its checked form, for the resource."""
     given: dict[str, Any]
-    """What the file says, field by field."""
+    """Its fields in the file."""
 
 
 class Change(Model):
-    """What becomes of one entry."""
+    """The planned or applied change of one entry."""
 
     section: str
     place: str
@@ -37,23 +37,23 @@ class Change(Model):
     ref: str | None
     """Its durable reference: an id, or state:NAMESPACE:KEY; None for an object that does not exist yet."""
     fields: dict[str, serial.Json]
-    """What differs: field → {"was", "is"}."""
+    """The fields that differ: field → {"was", "is"}."""
 
 
 class Applied(Model):
-    """A specification against a store: the difference, or what was made of it."""
+    """The changes of a specification, planned or applied."""
 
     mode: str
     key: str | None
     spec_hash: str
     changes: tuple[Change, ...]
     problems: tuple[str, ...]
-    """Every check that fails; a specification with any is not committed."""
+    """Every check that failed. A specification with a problem is not committed."""
     replayed: bool = False
-    """Applied before, with this very key and specification: nothing was done now."""
+    """True if this key and specification were applied before: this call changed nothing."""
     receipt: Receipt | None = None
 
     @property
     def refs(self) -> dict[str, str | None]:
-        """Where each entry of the file is now: tasks[0] → tsk_…"""
+        """The reference of each entry of the file: tasks[0] → tsk_…"""
         return {change.place: change.ref for change in self.changes}

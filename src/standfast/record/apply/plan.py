@@ -1,4 +1,4 @@
-"""The difference between a specification and the store. Reads, and changes nothing."""
+"""The differences between a specification and the store. It only reads."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ TASK_FIELDS = {
     "cool_down": "cool_down_us",
     "due": "due_us",
 }
-"""Fields of an entry that can be changed on an open task, and their columns. The rest is its identity."""
+"""Fields that can be changed on an open task, and their columns. The other fields are its identity."""
 VALUE_SHOWN = 500
 
 
 class Found(NamedTuple):
-    """What the store says of one entry."""
+    """The change of one entry, and the problem with it."""
 
     change: Change
     problem: str | None = None
 
 
 def against_nothing(spec: Spec, mode: str, key: str | None) -> Applied:
-    """Where there is no store yet, everything is new."""
+    """The plan if there is no store yet: every entry is new."""
     problems = list(spec.problems)
     for item in spec.of("tasks"):
         problems += [_unresolved(item, word) for word in _references(item) if word not in local(spec.of("tasks"))]
@@ -48,7 +48,7 @@ def against_nothing(spec: Spec, mode: str, key: str | None) -> Applied:
 
 
 def plan(tx: Tx, spec: Spec) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    """What becomes of each entry, and every check that fails."""
+    """The change of each entry, and every check that fails."""
     names = local(spec.of("tasks"))
     found = [_LOOKS[item.section](tx, item, names) for item in spec.items]
     problems = [
@@ -61,7 +61,7 @@ def plan(tx: Tx, spec: Spec) -> tuple[tuple[Change, ...], tuple[str, ...]]:
 
 
 def task_row(tx: Tx, item: Item) -> Row | None:
-    """The newest episode of it."""
+    """The newest episode of the task, if there is one."""
     return tx.maybe(changes.SQL.by_fingerprint, fingerprint=item.wanted.fingerprint, **tx.caller.keyspace._asdict())
 
 
@@ -91,7 +91,8 @@ def _new_needs(tx: Tx, row: Row, item: Item, referred: dict[str, str | None]) ->
 
 
 def _resolved(tx: Tx, item: Item, names: dict[str, Item]) -> tuple[dict[str, str | None], str | None]:
-    """Ids of the tasks it speaks of, None for those that this file makes; and the first that is nowhere."""
+    """Ids of the tasks that an entry refers to (None for new ones of this file), and the problem with the first
+    unknown one."""
     ids: dict[str, str | None] = {}
     for word in _references(item):
         if word in names:
@@ -106,7 +107,7 @@ def _resolved(tx: Tx, item: Item, names: dict[str, Item]) -> tuple[dict[str, str
 
 
 def _circle(tx: Tx, row: Row, item: Item, referred: dict[str, str | None]) -> str | None:
-    """Whether tasks that are there already would wait for each other."""
+    """The problem if existing tasks would wait for each other."""
     for word in item.given.get("needs", ()):
         other = None if referred.get(word) is None else tx.maybe(changes.CLAIMS.by_id, id=referred[word])
         try:
@@ -205,6 +206,6 @@ def _differs(was: Any, wanted: Any) -> dict[str, serial.Json]:
 
 
 def _shown(value: Any) -> serial.Json:
-    """Itself, or the beginning of its text: the difference is kept with the references."""
+    """The value, or the beginning of its text: the differences are stored with the references."""
     text = serial.canonical(value)
     return value if len(text) <= VALUE_SHOWN else serial.clean(text, VALUE_SHOWN)

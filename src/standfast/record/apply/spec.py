@@ -1,7 +1,7 @@
-"""A specification: TOML or JSON in four sections, read and checked as far as that needs no store.
+"""A specification: TOML or JSON in four sections, read and checked without a store.
 
-Every problem is collected with its place, so that `--preflight` can name them all: an unknown section or
-field, a wrong type, a value that its resource would refuse, the same thing twice, a circle of needs.
+Every problem is collected with its place in the file, so that `--preflight` lists all of them: an unknown section or
+field, a wrong type, a value that its resource would refuse, a duplicate entry, or tasks that wait for each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from standfast.record.tasks import sightings
 
 SPEC_MAX_BYTES = 1024 * 1024
 ITEMS_MAX = 300
-"""Entries of one file: they are one transaction, and that is bounded."""
+"""The most entries of one file, because they are one transaction."""
 NEEDS_MAX = 100
 
 FIELDS: dict[str, dict[str, str]] = {
@@ -59,7 +59,7 @@ REQUIRED = {"tasks": ("title",), "loops": ("name", "command"), "state": ("key", 
 
 
 class Spec(NamedTuple):
-    """What a file asks for."""
+    """The entries of a file, its problems, and its hash."""
 
     items: tuple[Item, ...]
     problems: tuple[str, ...]
@@ -74,7 +74,7 @@ class _Misfit(Exception):
 
 
 def read_text(text: bytes, *, what: str, form: str | None = None) -> Spec:
-    """A file's text: TOML, or JSON where its name or its first character says so. Raises InvalidInput with the line."""
+    """Read TOML; or JSON, if the name ends with .json or the text begins with {. Raises InvalidInput with the line."""
     if len(text) > SPEC_MAX_BYTES:
         raise InvalidInput(f"{what}: {len(text):,} bytes, and the limit is {SPEC_MAX_BYTES:,}", "split it")
     form = form or ("json" if what.endswith(".json") or text.lstrip()[:1] == b"{" else "toml")
@@ -92,7 +92,7 @@ def read_text(text: bytes, *, what: str, form: str | None = None) -> Spec:
 
 
 def read_file(path: str) -> Spec:
-    """Raises InvalidInput for a file that cannot be read, with the reason."""
+    """Read a file. Raises InvalidInput with the reason if that fails."""
     try:
         with open(path, "rb") as file:
             return read_text(file.read(SPEC_MAX_BYTES + 1), what=path)
@@ -101,7 +101,7 @@ def read_file(path: str) -> Spec:
 
 
 def read(document: Any) -> Spec:
-    """A parsed document. Raises InvalidInput where it is no object at all; else every problem is in the answer."""
+    """Check a parsed document. Raises InvalidInput if it is no object; other problems are in the result."""
     plain = serial.encode(document, what="spec")
     if not isinstance(plain, dict):
         raise InvalidInput(f"a specification is an object of sections, not {type(plain).__name__}", _sections())
@@ -137,7 +137,7 @@ def _sections() -> str:
 
 
 def _called(entry: Any) -> str:
-    """What people would call it, if it says so."""
+    """The title, name, key or pattern of an entry in parentheses, if it has one."""
     names = ("title", "name", "key", "pattern")
     found = next((entry[n] for n in names if isinstance(entry.get(n), str)), None) if isinstance(entry, dict) else None
     return f" ({serial.clean(found, 60)})" if found else ""
@@ -204,7 +204,7 @@ _FORMS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-# -- entries, as their resources want them -------------------------------------------------------------------
+# -- entries, checked by their resources ---------------------------------------------------------------------
 
 
 def _task(place: str, fields: dict[str, Any]) -> Item:
@@ -255,11 +255,11 @@ _READERS: dict[str, Callable[[str, dict[str, Any]], Item]] = {
 }
 
 
-# -- what entries have to do with each other -------------------------------------------------------------
+# -- relations between entries ---------------------------------------------------------------------------
 
 
 def identity(item: Item) -> str:
-    """What two entries of a section may not share."""
+    """The identity of an entry: two entries of a section may not have the same."""
     if item.section == "tasks":
         return str(item.wanted.fingerprint)
     return f"{item.name} global" if item.given.get("global") else item.name
@@ -283,7 +283,7 @@ def local(tasks: list[Item]) -> dict[str, Item]:
 
 
 def waits_for(item: Item) -> list[str]:
-    """What an entry says it waits for: its needs. Its parent waits for it instead."""
+    """The tasks that an entry waits for. Its parent waits for it, not the other way round."""
     return list(item.given.get("needs", ()))
 
 

@@ -1,18 +1,17 @@
-"""Events: what happened, in streams of the caller's own naming, on the journal.
+"""Events: append-only streams of the user's own events, stored in the journal.
 
-An event is a row of the journal with a stream and a version: 1, 2, 3 … without a gap. Appends to one
-stream take turns at its row in `stream`, and that row is held until the commit; so versions
-become visible in their order on both engines, and a version is a cursor that skips nothing. Across
-streams there is no such order: there the journal's own cursors serve (`core/journal.py`).
+An event is a row of the journal with a stream and a version: 1, 2, 3 … without a gap. An append locks the stream's row
+until the commit. So versions become visible in order on both engines, and a version is a cursor that skips no event.
+Events of different streams have no such order: for these, use the cursors of the journal (`core/journal.py`).
 
-Nothing here changes an event. A reader has a name and a cursor (`consumers`), a function that
-makes a state of them (`folds`), or waits for the next one (`follow`).
+No function changes an event. A reader is a consumer with a name and a cursor (`consumers`), a function that computes a
+state (`folds`), or an iterator that waits (`follow`).
 
     models      what callers see, and the rules for names and types
     append      one event or many, once per key, at an expected version
-    queries     pages by stream, by time, of the whole journal; moments
-    follow      wait for what comes
-    consumers   named places that are moved by commit, and only by commit
+    queries     pages by stream, by time and of the whole journal; the version at a time
+    follow      wait for the next event
+    consumers   named cursors, which only a commit moves
     folds       states, snapshots, differences
     resource    `sf.events`: the methods
 """

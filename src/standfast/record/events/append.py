@@ -1,8 +1,7 @@
-"""Writing events: one transaction, all or nothing, once per key, at an expected version.
+"""Appending events: in one transaction, all or none, once per key, at an expected version.
 
-The version is taken from the stream's row, which stays held until the commit: another caller that appends to the
-same stream waits, so nothing gets between the events of one append. A key is looked for while the
-row is held; so two calls with one key cannot both find nothing.
+An append locks the stream's row until the commit. Other appends to the stream wait, so the versions of one append are
+consecutive. The key is looked up under this lock, so two concurrent calls with one key append once.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def append(
     key: str | None = None,
     session: str | None = None,
 ) -> list[Appended]:
-    """Raises, so that the row of a stream that was only held is not left behind."""
+    """Append the items. A refusal is raised, so that the rollback removes the row of a new stream."""
     if not items:
         raise InvalidInput("there is no event to append")
     if len(items) > APPEND_MAX:
@@ -80,7 +79,7 @@ def _subject(stream: str, key: str | None) -> str:
 
 
 def _before(tx: Tx, stream: str, key: str, items: Sequence[Item]) -> list[Appended] | None:
-    """The events this key appended before: the same ones, or the key is used for two things."""
+    """The events that this key appended before. Raises KeyConflict if they differ from `items`."""
     asked: Row = {"subject": _subject(stream, key), "scope": tx.caller.scope, "stream": stream}
     rows = tx.all(SQL.keyed, limit=APPEND_MAX, **asked)
     if not rows:

@@ -1,4 +1,4 @@
--- Streams: appends to one stream take turns at its row, which is held until the commit.
+-- Streams: an append locks the row of its stream until the commit.
 
 -- name: advance
 INSERT INTO stream (scope, name, version, updated_us, git_dir, origin)
@@ -6,7 +6,7 @@ VALUES (:scope, :name, :count, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, name) DO UPDATE SET version = stream.version + :count, updated_us = :now_us
 RETURNING version
 
--- The row, held, as it is; made if need be, so that two first appends take turns too.
+-- Locks the row, and creates it first, so that two first appends take turns too.
 -- name: hold
 INSERT INTO stream (scope, name, version, updated_us, git_dir, origin)
 VALUES (:scope, :name, 0, :now_us, :git_dir, :origin)

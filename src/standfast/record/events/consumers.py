@@ -1,13 +1,12 @@
-"""Consumers: each reader keeps its own place, and the place moves by commit alone.
+"""Consumers: each reader has a cursor, and only a commit moves it.
 
-A batch remembers the place it was read from; committing it is a compare-and-set from that place. So of two
-processes that read under one name one commits and the other is refused, and a reader that dies
-between reading and committing leaves the place where it was. In a transaction of the caller's, the place and
-the caller's own writes about the events move together: then nothing is skipped and nothing repeated.
+A batch has the cursor that it was read from, and its commit is a compare-and-set from that cursor. So if two processes
+read under one name, one commits and the other is refused. If a reader dies before the commit, the cursor stays. In a
+transaction of the caller, the cursor moves together with the caller's own writes: no event is skipped or repeated.
 
-A place in one stream is a version (`v:7`), in the whole journal a cursor of the journal. In a stream the events come
-in the order of their versions. In the whole journal each comes once, on PostgreSQL in the order of the transactions: of
-two that ran at the same time the one that began later may have had the earlier version of a stream.
+The cursor of a stream is a version (`v:7`), and a consumer of the whole journal has a cursor of the journal. Events of
+a stream come in the order of their versions. Events of the whole journal come once each. On PostgreSQL they come in the
+order of their transactions: of two concurrent transactions, the one that began later may have the smaller version.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _PLACE = r"v:\d{1,18}|"
 _CURSOR = r"s:\d{1,18}|p:\d{1,20}:\d{1,18}|"  # as the journal writes them
 
 PAGES_MAX = 20
-"""Pages that one read goes through in search of an event of interest."""
+"""The most pages that one read scans for an event that matches."""
 
 
 def named(scope: str, name: object, stream: object) -> Row:
@@ -55,7 +54,7 @@ def place(tx: Tx, name: str, stream: str | None) -> str:
 
 
 class Polled(NamedTuple):
-    """A batch; whether there is more behind it, and whether the newest may not be on disk yet."""
+    """A batch; whether there are more events, and whether the newest event may not be on disk yet."""
 
     batch: Batch
     more: bool
@@ -63,11 +62,11 @@ class Polled(NamedTuple):
 
 
 def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int, *, since: Batch | None = None) -> Polled:
-    """The next events behind the committed place; or behind a batch that found nothing of interest."""
+    """The next events after the committed cursor, or after `since`, a batch without a match."""
     before = since.before if since is not None else place(tx, name, stream)
     cursor = since.cursor if since is not None else before
     wanted, young, more = page_size(limit), False, True
-    # Where everything is of interest nothing more is read than was asked for.
+    # If every event matches, read no more than was asked for.
     size = wanted if stream and type is None else PAGE_MAX
     events: list[tuple[Event, str]] = []
     for _ in range(PAGES_MAX):
@@ -84,7 +83,7 @@ def poll(tx: Tx, name: str, stream: str | None, type: str | None, limit: int, *,
 
 
 def commit(tx: Tx, batch: Batch) -> Consumer:
-    """Move the place from where the batch began to where it ends."""
+    """Move the cursor from the beginning of the batch to its end."""
     at = named(tx.caller.scope, batch.consumer, batch.stream)
     if not re.fullmatch(_PLACE if batch.stream else _CURSOR, batch.cursor):
         raise InvalidInput(f"{serial.clean(batch.cursor, 40)!r} is not a cursor", "commit what poll gave you")
@@ -105,7 +104,7 @@ def begin(tx: Tx, name: str, stream: str | None, start: str) -> Consumer:
     """Create it if it is missing; an existing cursor stays."""
     at = named(tx.caller.scope, name, stream)
     if start not in ("beginning", "now"):
-        raise InvalidInput(f"{serial.clean(start, 40)!r}: a consumer begins at the beginning, or now")
+        raise InvalidInput(f"start is 'beginning' or 'now', not {serial.clean(start, 40)!r}")
     cursor = _now(tx, stream) if start == "now" else _nothing(stream)
     moved: Row = {"cursor": cursor, "version": _version(cursor), "now_us": tx.now_us()}
     tx.maybe(SQL.first, **moved, **at, **tx.caller.labelled())
@@ -113,7 +112,7 @@ def begin(tx: Tx, name: str, stream: str | None, start: str) -> Consumer:
 
 
 def seek(tx: Tx, name: str, stream: str | None, to: str | int) -> Consumer:
-    """Put the place somewhere else by hand: to see events again, or never."""
+    """Set the cursor, to repeat or to skip events."""
     at = named(tx.caller.scope, name, stream)
     if to == "beginning":
         cursor = _nothing(stream)
@@ -161,7 +160,7 @@ def page(tx: Tx, *, limit: int, after: tuple[str, str]) -> list[Consumer]:
 
 
 class Consuming(Waiting[Event]):
-    """Events one by one; asking for the next commits the one before. Leaving the loop leaves the last uncommitted."""
+    """An iterator over events. Asking for an event commits the one before. Leaving the loop commits nothing."""
 
     def __init__(
         self, resource: Events, name: str, stream: str | None, type: str | None, *, follow: bool, idle_s: float | None
@@ -173,7 +172,7 @@ class Consuming(Waiting[Event]):
         self._watch = resource.store.watch() if follow else None
 
     def within(self, timeout_s: float | None) -> Event | None:
-        """Commit the event before, then the next one; None if none comes in time."""
+        """Commit the event before and return the next one; None if none comes in this time."""
         end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         self.commit()
         while True:
@@ -184,7 +183,7 @@ class Consuming(Waiting[Event]):
             if batch:
                 continue
             if batch.moved:
-                self._resource.commit(batch)  # nothing of interest: the next start need not look at it again
+                self._resource.commit(batch)  # no match: the next start need not look at it again
                 continue
             left_s = end - time.monotonic()
             if self._watch is None or left_s <= 0:
@@ -196,8 +195,8 @@ class Consuming(Waiting[Event]):
         batch, taken = self._batch, self._taken
         if batch is None or not taken:
             return
-        self._batch, self._taken = None, 0  # refused, what we have read is worth nothing: read again
-        # The last one takes with it what came after it and was of no interest.
+        self._batch, self._taken = None, 0  # if the commit is refused, the batch must be read again
+        # The commit of the last event also passes the later events that did not match.
         self._resource.commit(batch.upto(1) if len(batch.events) > 1 else batch)
         if len(batch.events) > 1:
             self._batch = batch.rest(1)
@@ -219,7 +218,7 @@ def _version(cursor: str) -> int:
 
 
 def _stands(tx: Tx, batch: Batch, at: Row) -> Consumer:
-    """An empty commit changes nothing; a consumer that never committed is at its beginning."""
+    """The consumer after an empty commit, which changes nothing; a new one is at the beginning."""
     if batch.before or tx.maybe(SQL.get, **at) is not None:
         return consumer(tx, at)
     behind = queries.last_version(tx, at["stream"]) if at["stream"] else None
@@ -235,7 +234,6 @@ def _moved_on(tx: Tx, batch: Batch, at: Row) -> StandfastError:
     row = tx.maybe(SQL.get, **at)
     there = row["cursor"] if row is not None else "nowhere: it was forgotten"
     return VersionConflict(
-        f"consumer {batch.consumer!r} is at {there}, not {batch.before or 'its beginning'}: "
-        "another process commits for it",
-        "nothing of this batch is committed: read again, or give each reader a name of its own",
+        f"consumer {batch.consumer!r} is at {there}, not {batch.before or 'its beginning'}: another process committed",
+        "this batch was not committed: poll again, or give each reader its own name",
     )

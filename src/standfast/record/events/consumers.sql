@@ -1,4 +1,4 @@
--- Consumers: named places. A place is moved from where its reader found it, or not at all.
+-- Consumers: named cursors. A cursor moves only from the value that its reader has read.
 
 -- name: get
 SELECT scope, name, stream, cursor, version, updated_us

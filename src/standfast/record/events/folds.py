@@ -1,11 +1,10 @@
-"""Folds: a pure function makes a state of a stream, event by event, in the order of the versions.
+"""Folds: a pure function computes a state from the events of a stream, in the order of their versions.
 
-A fold with a name keeps snapshots, so that only the events after the newest one are read. They are
-derived: deleting all of them loses time and nothing else. A function that means something else needs another
-name, because what it made before is not made again.
+A fold with a name stores snapshots and reads only the events after the newest one. Snapshots can be computed again, so
+deleting them loses only time. If you change the function, change the name: old snapshots are not computed again.
 
-The function is called outside any transaction. With a name its state passes through JSON before it is
-returned, the first time too, so that a state from a snapshot cannot differ from one that is not.
+The function is called outside any transaction. With a name, the state is always encoded to JSON and decoded again
+before it is returned, so a state from a snapshot and a computed one are equal.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ SQL = load(__name__)
 S = TypeVar("S")
 
 SNAPSHOT_EVERY = 500
-"""A fold that read at least so many events keeps a snapshot of what it made."""
+"""A fold that read at least this many events stores a snapshot at the end."""
 SNAPSHOT_STRIDE = 10_000
-"""On its way through a long stream it keeps one at each of these, for moments long ago."""
+"""In a long stream a fold also stores a snapshot after each of this many events, for times long ago."""
 SNAPSHOTS_KEPT = 64
 SNAPSHOT_MAX_BYTES = 4 * 1024 * 1024
 CHANGES_MAX = 10_000
 
 
 class Recipe(NamedTuple):
-    """How a state is made."""
+    """The function, the start and the options of a fold, checked."""
 
     function: Callable[[Any, Event], Any]
     start: Any
@@ -73,7 +72,7 @@ def recipe(
 
 
 def fold(store: Store, stream: str, how: Recipe, moment: Moment) -> Folded[Any]:
-    """The state at a moment, reading no more than what came after the nearest snapshot before it."""
+    """The state at a version, time or session, from the nearest earlier snapshot and the events after it."""
     upto, snapshot = store.read(lambda tx: _begin(tx, stream, how, moment))
     state, at = _started(how, snapshot)
     read = since = 0
@@ -106,7 +105,7 @@ def _started(how: Recipe, snapshot: Row | None) -> tuple[Any, int]:
 
 
 def _pages(store: Store, stream: str, after: int, upto: int) -> Iterator[list[Event]]:
-    """A page at a time: a long stream is never in memory, and no snapshot of the engine's is held while folding."""
+    """Read a page at a time, so that a long stream is never in memory and no transaction stays open."""
     while after < upto:
         page = store.read(partial(_page, stream=stream, after=after, upto=upto))
         if not page:
@@ -145,7 +144,7 @@ def _kept(store: Store, stream: str, how: Recipe, state: Any, version: int) -> A
 
 def _keep(store: Store, stream: str, name: str, version: int, text: str) -> None:
     if len(text) > SNAPSHOT_MAX_BYTES:
-        return  # folding again is slow; a store full of copies of it would be worse
+        return  # folding again is slow, but snapshots of this size would fill the store
 
     def add(tx: Tx) -> None:
         at: Row = {"scope": tx.caller.scope, "fold": name, "stream": stream}
@@ -153,7 +152,7 @@ def _keep(store: Store, stream: str, name: str, version: int, text: str) -> None
         tx.run(SQL.trim, keep=SNAPSHOTS_KEPT, **at)
 
     crash.point("event.before_snapshot")
-    store.write(add, durable=False)  # no caller waits for the disk: it can be computed again
+    store.write(add, durable=False)  # no fsync: a lost snapshot is computed again
 
 
 def delete(tx: Tx, fold: str | None, stream: str | None) -> int:
@@ -164,7 +163,7 @@ def delete(tx: Tx, fold: str | None, stream: str | None) -> int:
 
 
 def changes(was: object, now: object) -> list[Change]:
-    """Every place where two states differ, by its JSON pointer; at most one more than the limit."""
+    """Every difference between two states, by JSON pointer; at most CHANGES_MAX + 1."""
     found: list[Change] = []
     for change in _walk("", serial.encode(was, what="the state before"), serial.encode(now, what="the state after")):
         found.append(change)
@@ -197,11 +196,11 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-# -- a fold for everybody --------------------------------------------------------------------------------------------
+# -- the default fold ------------------------------------------------------------------------------------------------
 
 
 def merged(state: Any, event: Event) -> Any:
-    """Each event's data laid over the state: what a key was last said to be; null takes it away (RFC 7396)."""
+    """Merge the event's data into the state. The last value of a key counts; null removes the key (RFC 7396)."""
     return _merge(state, event.data)
 
 

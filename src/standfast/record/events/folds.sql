@@ -1,4 +1,4 @@
--- Snapshots: states that can be made again from their streams. Deleting all of them loses time and nothing else.
+-- Snapshots: states that can be computed again from their streams. Deleting them loses only time.
 
 -- name: nearest
 SELECT version, data

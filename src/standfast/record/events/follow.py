@@ -1,7 +1,7 @@
-"""Waiting for what comes: an iterator over events, woken by the bell.
+"""`Following`: an iterator that waits for the next event.
 
-A notification is a hint: a waiter also polls by itself. Nothing is remembered between two processes;
-for that there are consumers.
+A notification wakes it, and it also polls, because a notification may be lost. It stores no cursor: use a consumer to
+continue in another process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from standfast.record.events import queries
 from standfast.record.waiting import LOOK_AGAIN_S, Waiting
 
 HELD_BACK_EVERY_S = 10.0
-"""How often a waiting follower of the journal asks whether something holds it back."""
+"""How often a waiting follower of the journal checks whether an open transaction keeps events from it."""
 YOUNG_US = 1_000_000
-"""A row younger than this may be visible and not yet on disk."""
+"""A row younger than this may be visible before it is on disk."""
 
 
 class Found(NamedTuple):
-    """Events with the cursor behind each, and the cursor behind all that was looked at."""
+    """Events, each with the cursor after it, and the cursor after the last row that was read."""
 
     events: list[tuple[Event, str]]
     cursor: str
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 def look(tx: Tx, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
-    """The rows after a cursor: `v:<version>` of a stream, or a cursor of the journal. Empty: from the beginning."""
+    """The events after a cursor: `v:<version>` of a stream, or a cursor of the journal. Empty: from the beginning."""
     if stream is not None:
         rows = queries.rows(tx, stream, after=int(cursor[2:] or 0), limit=limit)
         end = f"v:{rows[-1]['version']}" if rows else cursor
@@ -53,12 +53,12 @@ def look(tx: Tx, stream: str | None, type: str | None, cursor: str, limit: int) 
 
 
 def fits(found: str, wanted: str | None) -> bool:
-    """`order` is order itself and every order.…"""
+    """Whether a type matches: `order` matches `order` and every `order.…`."""
     return wanted is None or found == wanted or found.startswith(wanted + ".")
 
 
 def look_durably(store: Store, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
-    """The same, once it is on disk: no caller may act on a row that a crash could still remove."""
+    """The same, synced to disk first, so that no caller acts on a row that a crash could remove."""
     found = store.read(lambda tx: look(tx, stream, type, cursor, limit))
     if found.young:
         store.sync()
@@ -66,13 +66,13 @@ def look_durably(store: Store, stream: str | None, type: str | None, cursor: str
 
 
 class Following(Waiting[Event]):
-    """Events as they come, without an end; or until nothing came for `idle_s`."""
+    """Events as they come. It ends if none comes for `idle_s`."""
 
     def __init__(self, store: Store, stream: str | None, type: str | None, cursor: str, idle_s: float | None) -> None:
         self._store, self._stream, self._type = store, stream, type
         self.patience_s = idle_s
         self.on_held_back: Callable[[str], object] = log.warning
-        """Called with a sentence when another transaction keeps newer events from this reader."""
+        """Called with a sentence if an open transaction keeps newer events from this reader."""
         self._held_back = ""
         self._asked_s = time.monotonic()
         self._cursor = cursor
@@ -95,7 +95,7 @@ class Following(Waiting[Event]):
         return self._ready.popleft() if self._ready else None
 
     def _tell_held_back(self) -> None:
-        """Once for each transaction: a stream of one's own is read by version and waits for nothing."""
+        """Report each such transaction once. Only readers of the whole journal wait for other transactions."""
         now_s = time.monotonic()
         if self._stream is not None or now_s - self._asked_s < HELD_BACK_EVERY_S:
             return

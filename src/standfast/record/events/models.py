@@ -1,4 +1,4 @@
-"""What callers see of events, and the rules for the names they choose."""
+"""Events as callers see them, and the rules for their names and types."""
 
 from __future__ import annotations
 
@@ -19,77 +19,28 @@ STREAM_MAX = 200
 TYPE_MAX = 200
 KEY_MAX = 200
 APPEND_MAX = 1000
-"""Events of one append_many at most: they hold every other writer of the stream meanwhile."""
+"""The most events of one append_many: other writers of the stream wait for it."""
 CHAIN_MAX = 32
-"""How often one event may be upcast before the table is taken to go in circles."""
+"""The most upcasts of one event: more of them are circular."""
 
 OURS: Final = frozenset(
-    {
-        "agent",
-        "application",
-        "approval",
-        "artifact",
-        "budget",
-        "checkpoint",
-        "compaction",
-        "consumer",
-        "copy",
-        "credit",
-        "credit_entry",
-        "dead_letter",
-        "decision",
-        "effect",
-        "event",
-        "gate",
-        "hold",
-        "item",
-        "knowledge",
-        "once",
-        "transcript",
-        "erase",
-        "prune",
-        "hook",
-        "daemon",
-        "backup",
-        "import",
-        "lease",
-        "lock",
-        "loop",
-        "mail",
-        "mail_attempt",
-        "message",
-        "meta",
-        "node",
-        "person",
-        "prompt",
-        "run",
-        "schema",
-        "session",
-        "snapshot",
-        "state",
-        "step",
-        "store",
-        "stream",
-        "subagent",
-        "task",
-        "task_note",
-        "thread",
-        "tool",
-        "tool_call",
-        "turn",
-        "usage",
-        "webhook",
-        "webhook_event",
-    }
+    (
+        *("agent", "application", "approval", "artifact", "backup", "budget", "checkpoint", "compaction"),
+        *("consumer", "copy", "credit", "credit_entry", "daemon", "dead_letter", "decision", "effect", "erase"),
+        *("event", "gate", "hold", "hook", "import", "item", "knowledge", "lease", "lock", "loop", "mail"),
+        *("mail_attempt", "message", "meta", "node", "once", "person", "prompt", "prune", "run", "schema"),
+        *("session", "snapshot", "state", "step", "store", "stream", "subagent", "task", "task_note", "thread"),
+        *("tool", "tool_call", "transcript", "turn", "usage", "webhook", "webhook_event"),
+    )
 )
-"""The first words of the types that only standfast itself writes."""
+"""The first words of the event types that only standfast writes."""
 
 Upcasts = Mapping[str, Callable[[serial.Json], tuple[str, serial.Json]]]
-"""By the type that was written: what makes the type and data of today of it."""
+"""By the stored type, the function that returns the current type and data."""
 
 
 class Appended(Model):
-    """What became of one event. `receipt` is None if its key had been used: the first one stays."""
+    """One appended event. `receipt` is None if the key was used before: then this is the first event."""
 
     stream: str
     version: int
@@ -112,14 +63,14 @@ class Stream(Model):
 
 
 class Listed(Model):
-    """A page of events; `next` is where the page after it begins, None at the end."""
+    """A page of events. `next` is the cursor of the next page; None at the end."""
 
     events: list[Event]
     next: str | None
 
 
 class Consumer(Model):
-    """A reader with a name. `stream` is empty for the whole journal, and then `version` counts nothing."""
+    """A reader with a name. For the whole journal `stream` is empty, and `version` has no meaning."""
 
     scope: str
     name: str
@@ -128,7 +79,7 @@ class Consumer(Model):
     version: int
     updated_us: int
     behind: int | None = None
-    """How many events of its stream it has not committed yet; unknown for the whole journal."""
+    """The number of events of its stream that it has not committed; None for the whole journal."""
 
     @property
     def reads(self) -> str:
@@ -142,7 +93,7 @@ class Consumer(Model):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where a list continues: `after=`."""
+        """The cursor of a list: pass it as `after=`."""
         return self.name, self.stream
 
     @staticmethod
@@ -151,7 +102,7 @@ class Consumer(Model):
 
 
 class Batch(Model):
-    """Events a consumer has not committed yet, from one committed place to the next. False if there is nothing."""
+    """Events that a consumer has not committed. A batch without events is false."""
 
     consumer: str
     stream: str
@@ -159,31 +110,31 @@ class Batch(Model):
     before: str
     """The cursor that was committed when this was read; empty if there was none."""
     cursor: str
-    """Its cursor once this is committed. It may have moved past events of no interest."""
+    """The cursor after the commit. It may be past events that did not match."""
     places: list[str]
-    """The cursor behind each event, to commit a part."""
+    """The cursor after each event, to commit a part."""
 
     def __bool__(self) -> bool:
         return bool(self.events)
 
     @property
     def moved(self) -> bool:
-        """Whether there is anything to commit."""
+        """Whether a commit would move the cursor."""
         return self.cursor != self.before
 
     def upto(self, count: int) -> Batch:
-        """The first `count` events of it, to be committed alone."""
+        """A batch with the first `count` events, to commit them alone."""
         if not 0 < count <= len(self.events):
             raise InvalidInput(f"the batch has {len(self.events)} events, not {count}")
         return self.replace(events=self.events[:count], places=self.places[:count], cursor=self.places[count - 1])
 
     def rest(self, count: int) -> Batch:
-        """The rest once `upto(count)` is committed."""
+        """The rest of the batch after `upto(count)` is committed."""
         return self.replace(events=self.events[count:], places=self.places[count:], before=self.places[count - 1])
 
 
 class Folded(Model, Generic[S]):
-    """A state, and how it was made: of the snapshot at `snapshot` (0: none) and `read` events after it."""
+    """A state, computed from the snapshot at version `snapshot` (0: none) and `read` events after it."""
 
     state: S
     stream: str
@@ -193,7 +144,7 @@ class Folded(Model, Generic[S]):
 
 
 class Change(Model):
-    """One place in a state that is not what it was. `path` is a JSON pointer: /items/3/price."""
+    """One difference between two states. `path` is a JSON pointer: /items/3/price."""
 
     path: str
     kind: str
@@ -203,7 +154,7 @@ class Change(Model):
 
 
 class Difference(Model, Generic[S]):
-    """Two moments of a stream, and what changed between them."""
+    """The states of a stream at two times, and the differences between them."""
 
     before: Folded[S]
     after: Folded[S]
@@ -212,7 +163,7 @@ class Difference(Model, Generic[S]):
 
 
 class Item(NamedTuple):
-    """One event to be appended, checked."""
+    """One event to append, checked."""
 
     type: str
     data: serial.Json
@@ -231,7 +182,7 @@ def stream_name(name: object) -> str:
 
 
 def event_type(type: object) -> str:
-    """One line; not a type of standfast's own, which would look like a real one."""
+    """Check an event's type. A type of standfast is refused, so that no program can fake its events."""
     text = keys.checked(type, "an event's type", limit=TYPE_MAX)
     if text.partition(".")[0] in OURS and "." in text:
         word = text.partition(".")[0]
@@ -276,12 +227,12 @@ def checked_version(version: object, what: str) -> int | None:
 
 
 def checked_type(type: object) -> str | None:
-    """A type to look for, or its first words."""
+    """A type to filter by, or its first words."""
     return None if type is None else keys.checked(type, "an event's type", limit=TYPE_MAX)
 
 
 def upcasted(event: Event, upcasts: Upcasts | None) -> Event:
-    """An old event as its type of today: each step makes the next version's, until no step fits."""
+    """The event in its current type: upcasts are applied until the type has none."""
     for _ in range(CHAIN_MAX):
         step = upcasts.get(event.type) if upcasts else None
         if step is None:
@@ -290,4 +241,4 @@ def upcasted(event: Event, upcasts: Upcasts | None) -> Event:
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], str)):
             raise InvalidInput(f"the upcast of {event.type!r} returns a pair: the new type and its data")
         event = event.replace(type=found[0], data=found[1])
-    raise InvalidInput(f"the upcasts of {event.type!r} go in circles", "each step leads to a newer type")
+    raise InvalidInput(f"the upcasts of {event.type!r} are circular", "each step leads to a newer type")

@@ -1,9 +1,9 @@
-"""Looking at events: pages, and the version a stream had at a moment.
+"""Reading events: pages, and the version of a stream at an earlier time.
 
-A moment is a version, a time, or a session: as that session left it. The state at a moment is always
-that of a whole beginning of the stream. Times are those of recording, because what was written
-down later cannot change what was known then; a clock that runs backwards, or two transactions
-that wait for each other, put a few of them out of order, and the first later one ends the beginning.
+An earlier time is given as a version, a time, or a session (its end). The answer is always a version: the state at that
+time is the fold of all events up to it. The time of recording counts, so an event that is recorded later never changes
+an earlier state. A clock that is set back may put times out of order: then the events before the first later time
+count.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Moment: TypeAlias = "int | datetime | str | Any"
 """A version, a time with its zone, a session's key or id, or an open session."""
 
 DISORDER_MAX = 1000
-"""Within so many events of a stream, times may be out of order."""
+"""Times are expected to be out of order within at most this many events of a stream."""
 
 _NEXT = re.compile(r"^(?:v:)?(\d{1,18})$|^t:(-?\d{1,19}):(\d{1,18})$")
 
 
 def page(tx: Tx, stream: str, *, after: int = 0, upto: int | None = None, limit: int) -> list[Event]:
-    """Events of a stream behind a version, in their order."""
+    """Events of a stream after a version, in order."""
     return [journal.event(row) for row in rows(tx, stream, after=after, upto=upto, limit=limit)]
 
 
@@ -131,7 +131,7 @@ def last_version(tx: Tx, name: str) -> int:
 
 
 def version_at(tx: Tx, name: str, moment: Moment) -> int:
-    """How many events the stream had then. Raises NotFound for an unknown session, InvalidInput for no moment."""
+    """The number of events of the stream at that time. Raises NotFound for an unknown session, InvalidInput."""
     last = last_version(tx, name)
     if moment is None:
         return last
@@ -157,13 +157,13 @@ def _us(moment: datetime) -> int:
 
 def _at_session(tx: Tx, name: str, last: int, session: str) -> int:
     row = tx.maybe(SQL.last_of_session, session_id=sessions.named(tx, session)["id"])
-    # A stream's row is held from before its event has a number until the commit: numbers grow with versions.
+    # The stream's row is locked before an event gets its `seq` until the commit, so `seq` grows with the version.
     return _search(tx, name, last, "seq", row["seq"] if row is not None else 0)
 
 
 def _at_time(tx: Tx, name: str, last: int, time_us: int) -> int:
     found = _search(tx, name, last, "time_us", time_us)
-    # Where times are out of order several places would do; the first of them is always the same.
+    # If times are out of order, several versions fit. Take the first one, so that the answer never changes.
     for _ in range(DISORDER_MAX):
         asked: Row = {"scope": tx.caller.scope, "stream": name, "low": found - DISORDER_MAX, "high": found}
         later = tx.one(SQL.first_later, time_us=time_us, **asked)["version"]
@@ -174,7 +174,7 @@ def _at_time(tx: Tx, name: str, last: int, time_us: int) -> int:
 
 
 def _search(tx: Tx, name: str, last: int, column: str, bound: int) -> int:
-    """The last version whose `column` is not beyond `bound`, by halving: a few rows, however long the stream."""
+    """The last version whose `column` is at most `bound`, by binary search."""
     low, high = 0, last
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
--- Reading events: by stream in the order of their versions, by time, and single places of a stream.
+-- Reading events: by stream in the order of their versions, and by time.
 
 -- name: page
 SELECT {columns:event}

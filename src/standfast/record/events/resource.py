@@ -47,7 +47,7 @@ AppendedList: TypeAlias = "list[Appended]"
 
 
 class Events(Resource):
-    """What happened, in streams of your own naming: append, read, follow, consume, fold. Never changed."""
+    """Append-only streams of events: append, read, follow, consume and fold them."""
 
     __slots__ = ()
 
@@ -65,11 +65,11 @@ class Events(Resource):
         occurred: Time | None = None,
         session: object = None,
     ) -> Appended:
-        """Put one event at the end of a stream. Its version is the next one, without a gap.
+        """Append one event to a stream. It gets the next version, without a gap.
 
-        Raises VersionConflict, naming the version there, if the stream is not at `expected_version`
-        (0: it must have no event yet). One `key` appends once, however often it is called; KeyConflict
-        if it was used for another event. Raises InvalidInput for a type of standfast's own.
+        Raises VersionConflict if the stream is not at `expected_version` (0: it must have no event). A repeated `key`
+        returns the first event. Raises KeyConflict if the key was used for another event, InvalidInput for a type that
+        only standfast writes.
         """
         occurred_us = past_us(occurred, self.store.caller.clock.now_us(), "occurred")
         one = made(type, data, summary, occurred_us)
@@ -84,9 +84,9 @@ class Events(Resource):
         key: str | None = None,
         session: object = None,
     ) -> AppendedList:
-        """All of them, one after another with nothing between, or none.
+        """Append events with consecutive versions: all of them, or none.
 
-        Each is `("type", data)`, or a mapping with `type`, `data`, `summary` and `occurred`.
+        Each event is `("type", data)`, or a mapping with `type`, `data`, `summary` and `occurred`.
         """
         return self._append_all(
             stream, [item(one, self.store.caller.clock.now_us()) for one in events], expected_version, key, session
@@ -108,7 +108,7 @@ class Events(Resource):
 
     @query
     def read(self, tx: Tx, stream: str, *, after: int = 0, upto: int | None = None, limit: int = 50) -> EventList:
-        """Events of a stream behind version `after`, in their order; `upto` is the last version wanted."""
+        """Events of a stream after version `after`, in order, up to version `upto`."""
         checked_version(after, "after")
         checked_version(upto, "upto")
         return queries.page(tx, stream_name(stream), after=after, upto=upto, limit=page_size(limit))
@@ -183,9 +183,9 @@ class Events(Resource):
         after: int | str | None = None,
         idle: Duration | None = None,
     ) -> Following:
-        """Events as they come, from now on; or behind `after`, a version of the stream or a cursor of the journal.
+        """Yield events as they come, from now on, or after `after`: a version of the stream, or a journal cursor.
 
-        It ends once nothing has come for `idle`. Nothing is remembered: see `consume`.
+        It ends if none comes for `idle`. No cursor is stored: use `consume` for that.
         """
         idle_s = duration_s(idle, "idle")
         refused_inside(self.tx, "events.follow")
@@ -198,14 +198,14 @@ class Events(Resource):
 
     @transactional
     def consumer(self, tx: Tx, name: str, stream: str | None = None, *, start: str = "beginning") -> Consumer:
-        """The consumer of this name, made if need be: at the beginning, or with start="now" at the end.
+        """Create the consumer if it does not exist, at the beginning, or at the end with start="now". Return it.
 
-        Without a stream it reads the whole journal of this scope. Not journalled: a place is a read mark.
+        Without a stream it reads the whole journal of this scope. Not journalled: a cursor is only a read mark.
         """
         return event_consumers.begin(tx, name, stream, start)
 
     def poll(self, name: str, stream: str | None = None, *, type: str | None = None, limit: int = 100) -> Batch:
-        """The next events behind the consumer's place; asked again, the same ones, until they are committed."""
+        """The next events of a consumer. The same events are returned until they are committed."""
         checked_type(type)
         if self.tx is not None:
             return event_consumers.poll(self.tx, name, stream, type, limit).batch
@@ -214,14 +214,14 @@ class Events(Resource):
             since = polled.batch
             polled = self.store.read(lambda tx: event_consumers.poll(tx, name, stream, type, limit, since=since))  # noqa: B023
         if polled.young:
-            self.store.sync()  # visible is not yet durable: no caller may act on a row that a crash could remove
+            self.store.sync()  # no caller may act on a row that a crash could remove
         return polled.batch
 
     def commit(self, batch: Batch) -> Consumer:
-        """Move the consumer's place behind this batch. In a transaction, together with everything else in it.
+        """Move the consumer's cursor to the end of this batch, also inside your own transaction.
 
-        A batch in which nothing came changes nothing, also for a consumer that has never committed anything.
-        Raises VersionConflict if the cursor has moved since the batch was read: another process commits for it.
+        An empty batch changes nothing. Raises VersionConflict if another process has moved the cursor since the batch
+        was read.
         """
         committed = self._write(lambda tx: event_consumers.commit(tx, batch))
         crash.point("event.after_commit")
@@ -236,9 +236,9 @@ class Events(Resource):
         follow: bool = False,
         idle: Duration | None = None,
     ) -> Consuming:
-        """Events one by one; asking for the next commits the one before.
+        """Yield the events of a consumer. Asking for an event commits the one before.
 
-        A reader that dies with an event in hand, or leaves the loop, gets it again. With `follow` it waits for more.
+        If the reader dies or leaves the loop, the current event comes again. With `follow` it waits for more events.
         """
         idle_s = duration_s(idle, "idle")
         refused_inside(self.tx, "events.consume")
@@ -247,7 +247,7 @@ class Events(Resource):
 
     @query
     def consumers(self, tx: Tx, *, limit: int = 50, after: tuple[str, str] = ("", "")) -> ConsumerList:
-        """List the consumers of this scope, with their cursors and how far they are behind."""
+        """List the consumers of this scope, with their cursors and the number of events they are behind."""
         return event_consumers.page(tx, limit=limit, after=after)
 
     @transactional
@@ -261,12 +261,12 @@ class Events(Resource):
 
     @transactional
     def forget(self, tx: Tx, name: str, stream: str | None = None) -> Consumer:
-        """Forget a consumer and its place. Raises NotFound."""
+        """Delete a consumer and its cursor. Raises NotFound."""
         return event_consumers.forget(tx, name, stream)
 
     # -- folding -------------------------------------------------------------------------------------
 
-    # The second: an empty `{}` or `[]` says nothing of its own type, the function does.
+    # The second overload is for an empty `{}` or `[]`: then the type of the state comes from the function.
     @overload
     def fold(
         self,
@@ -305,18 +305,17 @@ class Events(Resource):
         returns: Any = None,
         snapshot_every: int = folds.SNAPSHOT_EVERY,
     ) -> Folded[Any]:
-        """The state that a pure function makes of a stream, now or at a moment.
+        """Compute a state from a stream with a pure function, now or at an earlier time.
 
-        `at` is a version, a datetime, or a session (object, key or id): as that session left it.
-        With a `name` snapshots are kept, and only what came after the newest is read; a function that
-        means something else needs another name. `upcasts` makes events of today of old ones.
-        `returns` is the type of a state that is more than JSON: a dataclass, a pydantic model.
+        `at` is a version, a datetime, or a session (object, key or id): its end. With a `name`, snapshots are stored
+        and only later events are read. If you change the function, change the name. `upcasts` converts old events.
+        `returns` is the type of a state that is not plain JSON: a dataclass or a pydantic model.
         """
         refused_inside(self.tx, "events.fold")
         how = folds.recipe(function, start, name=name, returns=returns, upcasts=upcasts, every=snapshot_every)
         return folds.fold(self.store, stream_name(stream), how, at)
 
-    # The second: an empty `{}` or `[]` says nothing of its own type, the function does.
+    # The second overload is for an empty `{}` or `[]`: then the type of the state comes from the function.
     @overload
     def diff(
         self,
@@ -352,7 +351,7 @@ class Events(Resource):
         upcasts: Upcasts | None = None,
         returns: Any = None,
     ) -> Difference[Any]:
-        """What changed between two moments: `between=("session-3", "session-5")`, versions, or times."""
+        """List the changes of a fold between two sessions, versions or times: `between=("session-3", "session-5")`."""
         refused_inside(self.tx, "events.diff")
         first, second = between
         how = folds.recipe(function, start, name=name, returns=returns, upcasts=upcasts, every=folds.SNAPSHOT_EVERY)
@@ -364,7 +363,7 @@ class Events(Resource):
 
     @transactional
     def delete_snapshots(self, tx: Tx, fold: str | None = None, stream: str | None = None) -> int:
-        """Delete what folds have kept, all of this scope or some; how many there were. Nothing else is lost."""
+        """Delete the snapshots of folds, all of this scope or some, and return their number."""
         crash.point("event.before_snapshot")
         count = folds.delete(tx, fold, stream)
         if count:
@@ -379,6 +378,6 @@ def _place(tx: Tx, stream: str | None, after: int | str | None) -> str:
     if after is None:
         return journal.latest(tx)
     if isinstance(after, int):
-        raise InvalidInput("a version is one of a stream", "name the stream, or give a cursor of the journal")
+        raise InvalidInput("a version needs a stream", "name the stream, or give a cursor of the journal")
     journal.following(tx, after, 1)  # refuses text that is no cursor
     return after

@@ -1,18 +1,18 @@
-"""Loops: schedules, and that each of their slots leaves exactly one row, after any crash.
+"""Loops: schedules. Each slot of a schedule gets exactly one row, also after a crash.
 
     add ─▶ active ◀──────── resume ─────────┐
             │  │                            │
             │  ├─ pause, or too many ─▶ paused      slots are skipped, with the reason
             │  │  failures in a row
-            │  └─ its one moment is past ─▶ finished
+            │  └─ its only time is past ─▶ finished
             └─ remove ─▶ removed                    its runs stay, its name is free
 
-A slot is fired once, by the first process: `fire` gives it its row, `standfast.record.runs` takes
-queued runs through their attempts to their end.
+The first process that sees a due slot fires it: `fire` writes its row. `standfast.record.runs` has the attempts of
+queued runs.
 
-    schedule.py   which moments are slots: pure arithmetic
-    fire.py       what becomes of the slots that are due
-    edit.py       adding, finding, changing, pausing
+    schedule.py   the slots of a schedule: pure arithmetic
+    fire.py       the rows of due slots
+    edit.py       add, find, change, pause, resume, remove
     resource.py   sf.loops
     models.py     what callers see
 """

@@ -1,8 +1,7 @@
-"""Keeping loops: added by name, found, changed, paused, resumed, removed.
+"""Changing loops: add, find, change, pause, resume, remove.
 
-A loop is known by its name in its scope. Adding it again with the same specification changes nothing, so
-that a script may add its loops every time it starts. After any change of a loop, its slots up to that
-moment get their rows first: nothing that was due is forgotten.
+A loop is identified by its name in its scope. Adding it again with the same specification changes nothing, so a script
+may add its loops every time it starts. Before a loop changes, its due slots get their rows, so no due slot is lost.
 """
 
 from __future__ import annotations
@@ -24,30 +23,19 @@ from standfast.record.loops.models import Loop, loop
 SQL = load(__name__)
 
 SETTINGS = (
-    "kind",
-    "schedule",
-    "zone",
-    "command",
-    "cwd",
-    "environment",
-    "catch_up",
-    "catch_up_max",
-    "overlap",
-    "timeout_us",
-    "retries_max",
-    "backoff_us",
-    "failures_max",
+    *("kind", "schedule", "zone", "command", "cwd", "environment", "catch_up", "catch_up_max", "overlap"),
+    *("timeout_us", "retries_max", "backoff_us", "failures_max"),
 )
 WHEN = ("kind", "schedule", "zone")
 
 
 class Wanted(NamedTuple):
-    """A loop as a caller wants it, checked; `columns` are as they are stored."""
+    """The specification of a loop, checked. `columns` has the stored form."""
 
     name: str
     columns: Row
     account: str
-    """`user@host` of the account that wants it."""
+    """`user@host` of the account that adds it."""
 
     def written_by(self) -> Row:
         return by(self.account)
@@ -58,9 +46,9 @@ class Wanted(NamedTuple):
 
 
 def refuse_gated(tx: Tx, loop: Row) -> None:
-    """A daemon runs the command, where no hook looks: an agent may not add or start what a gate would stop now.
+    """Refuse an agent that adds or starts a loop whose command a gate matches: no hook checks commands of the daemon.
 
-    Gates of every repository count, because the loop may run in any of them. So do the values of its variables.
+    Gates of every repository count, because the loop may run in any of them. The values of its variables count too.
     """
     from standfast.config import people
 
@@ -76,7 +64,7 @@ def refuse_gated(tx: Tx, loop: Row) -> None:
 
 
 def add(tx: Tx, wanted: Wanted) -> Loop:
-    """One loop per name: made, found as it is wanted, or changed."""
+    """Add the loop of a name, or change it if its specification differs."""
     refuse_gated(tx, wanted.columns)
     crash.point("loop.before_add")
     scope, now_us, columns = tx.caller.scope, tx.now_us(), wanted.columns
@@ -142,12 +130,12 @@ def _changed(tx: Tx, old: Row, wanted: Wanted, anchor_us: int, next_slot_us: int
 
 
 def by(account: str) -> Row:
-    """The columns that say who wrote a loop."""
+    """The columns with the account that wrote a loop."""
     return {"account": account, "host": account.rpartition("@")[2]}
 
 
 def pause(tx: Tx, row: Row, reason: str) -> Loop:
-    """No slot is run until it is resumed; what waits is cancelled, what runs continues."""
+    """Pause a loop: its slots are skipped until it is resumed. Queued runs are cancelled, a running one continues."""
     if row["state"] == "paused":
         return loop(row)
     if row["state"] != "active":
@@ -165,14 +153,14 @@ def pause(tx: Tx, row: Row, reason: str) -> Loop:
 
 
 def resume(tx: Tx, row: Row) -> Loop:
-    """Its slots are run again from now on. Slots of an active loop that a wrong clock has put far off come near."""
+    """Run the slots again from now on. Also corrects the next slot of an active loop that a wrong clock set too far."""
     if row["state"] not in ("active", "paused"):
         raise _over(row, "resumed")
     refuse_gated(tx, row)
     crash.point("loop.before_resume")
     schedule.checked_zone(row["zone"])
     when = schedule.of(row["kind"], row["schedule"], row["zone"], row["anchor_us"])
-    if row["next_slot_us"] is None:  # put off because its schedule could not be read: its slots were never looked at
+    if row["next_slot_us"] is None:  # paused because its schedule could not be read; its slots have no rows yet
         first_us = when.after(row["last_slot_us"] or row["created_us"])
         row = _set(tx, row, "paused", row["reason"], row["failures"], first_us)
     if row["state"] == "paused":
@@ -191,7 +179,7 @@ def resume(tx: Tx, row: Row) -> Loop:
 
 
 def remove(tx: Tx, row: Row) -> Loop:
-    """Its name is free; its runs stay. What waits is cancelled, what runs ends by itself."""
+    """Remove a loop: its name is free and its runs stay. Queued runs are cancelled, a running one continues."""
     if row["state"] == "removed":
         return loop(row)
     crash.point("loop.before_remove")
@@ -253,7 +241,7 @@ def page(tx: Tx, *, state: str | None, everywhere: bool, limit: int, after: str 
 
 
 def _settle(tx: Tx, row: Row, then: str) -> None:
-    """Slots that are due by now get their rows before the loop changes."""
+    """Write the rows of due slots before the loop changes."""
     if row["state"] == "paused":
         fire.pass_over(tx, row, "skipped", f"paused: {row['reason']}")
     else:
@@ -287,7 +275,7 @@ def _journal(tx: Tx, row: Row, type: str, summary: str, data: serial.Json = None
 
 
 def _harmless(name: str, value: object) -> serial.Json:
-    """The journal tells which variables were set, never to what."""
+    """A value for the journal: of the environment only the names of the variables, never their values."""
     if name == "environment":
         return sorted(serial.read(value)) if value else []
     return value if isinstance(value, int) else serial.clean(str(value), 300) if value is not None else None

@@ -1,6 +1,6 @@
--- Loops: kept by name, found, changed.
+-- Loops: added by name, found, changed.
 
--- A removed loop's name is free again.
+-- The name of a removed loop is free again.
 -- name: create
 INSERT INTO loop (id, scope, name, kind, schedule, zone, command, cwd, environment, catch_up, catch_up_max, overlap,
                   timeout_us, retries_max, backoff_us, failures_max, failures, state, spec_hash, anchor_us,
@@ -52,7 +52,7 @@ SET state = :state, reason = :reason, failures = :failures, next_slot_us = :next
 WHERE id = :id AND state = :old_state
 RETURNING {columns:loop}
 
--- What waits is not begun any more; what runs ends by itself.
+-- Cancels queued runs. A running one continues.
 -- name: cancel_queued
 UPDATE run
 SET state = 'cancelled', reason = :reason, ended_us = :now_us

@@ -1,13 +1,12 @@
-"""Firing: what becomes of the slots that are due, decided in one transaction and written a row each.
+"""Firing: one transaction writes a row for each due slot of a loop.
 
-Firing looks at one loop that it has locked: the slots from the one it waits for up to now, the policy,
-and the runs that still go. Every one of these slots gets its row here, and the loop then waits for
-the first slot after now. A slot that was passed is never looked at again: a clock that is set back
-fires nothing twice, and the schema refuses a second row for a slot anyway.
+Firing locks a loop and reads its slots from `next_slot_us` up to now, its policy, and its queued and running runs. Each
+of these slots gets a row, and `next_slot_us` becomes the first slot after now. A slot before it is never fired again,
+so a clock that is set back fires no slot twice. The schema also refuses a second row for a slot.
 
-    the newest slot          queued; or skipped, if a run of this loop still goes (overlap skip)
+    the newest slot          queued; or skipped, if a run of this loop is queued or running (overlap skip)
     older ones, catch-up all queued too, the newest `catch_up_max` of them
-    everything else          missed, with the reason; the newest 1,000 singly, older ones as one range
+    all other slots          missed, with the reason; the newest 1,000 with a row each, older ones in one row
     while paused             skipped, all of them
 """
 
@@ -29,20 +28,20 @@ from standfast.serial import clean
 SQL = load(__name__)
 
 ABSENT = "no daemon fired it"
-"""Why a slot that is due has no row."""
+"""The reason why a due slot has no row."""
 ROWS_MAX = 2_000
-"""Rows that one firing writes, about; loops that are due beyond them are taken by the next one."""
+"""After this many rows, one firing stops. The next firing takes the other due loops."""
 
 
 class Plan(NamedTuple):
-    """What becomes of the slots from the one a loop waits for up to now."""
+    """The due slots of a loop, and the next slot."""
 
     chosen: list[int]
-    """To be run, by the catch-up policy."""
+    """Slots to run, by the catch-up policy."""
     passed: list[int]
-    """Not to be run, slot by slot."""
+    """Slots that are not run, with a row each."""
     older: tuple[int, int, int] | None
-    """First, last and number of those before `passed`."""
+    """The first, the last and the number of slots before `passed`, which share one row."""
     next_slot_us: int | None
 
     @property
@@ -51,7 +50,7 @@ class Plan(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """Slots of one loop that were not fired in time, for the report."""
+    """Slots of one loop that were missed, for the notice."""
 
     loop_id: str
     name: str
@@ -97,7 +96,7 @@ def _planned(when: schedule.Schedule, slot_us: int, now_us: int, wanted: int, *,
 
 
 def fire_due(tx: Tx, limit: int, accounts: Sequence[str]) -> Fired:
-    """Every loop of these accounts that is due, of every scope, up to `limit` of them."""
+    """Fire every due loop of these accounts, of every scope, up to `limit` loops."""
     crash.point("loop.before_fire")
     fired = Fired([], [], [])
     own = dict.fromkeys(accounts)
@@ -107,7 +106,7 @@ def fire_due(tx: Tx, limit: int, accounts: Sequence[str]) -> Fired:
         try:
             _schedule(row)
         except (KeyError, ValueError, OSError) as error:
-            # One such loop must not keep all the others from being fired.
+            # A loop whose schedule cannot be read must not stop the other loops.
             fired.paused.append(_put_off(tx, row, error))
             continue
         if row["state"] == "paused":
@@ -148,7 +147,7 @@ def _fire(tx: Tx, row: Row, fired: Fired) -> None:
 
 
 def _put_off(tx: Tx, row: Row, error: Exception) -> Row:
-    """Its zone is not known here, or was taken out of the time zone database: a person has to repair it."""
+    """Pause a loop whose time zone is unknown on this machine: a person has to repair it."""
     reason = clean(f"its schedule cannot be read on this machine: {error}", 300)
     tx.one(SQL.put_off, id=row["id"], slot_us=row["next_slot_us"], reason=reason, now_us=tx.now_us())
     summary = f"{row['name']}: {reason}"
@@ -158,7 +157,7 @@ def _put_off(tx: Tx, row: Row, error: Exception) -> Row:
 
 
 def pass_over(tx: Tx, row: Row, state: str, reason: str) -> list[Run]:
-    """Give every slot that is due a row that says why it was not run, and wait for the next one."""
+    """Write a row for each due slot with the reason why it is not run, and advance to the next slot."""
     slot_us = row["next_slot_us"]
     if slot_us is None or slot_us > tx.now_us():
         return []
@@ -169,14 +168,14 @@ def pass_over(tx: Tx, row: Row, state: str, reason: str) -> list[Run]:
 
 
 def abandon(tx: Tx, row: Row, until_us: int, reason: str) -> None:
-    """One row for all slots up to `until_us`, which the store has no record of: they are never caught up."""
+    """Write one row for all slots up to `until_us`, of which the store has no record. They are never caught up."""
     slot_us = row["next_slot_us"]
     if slot_us > until_us:
         return
     try:
         when = _schedule(row)
     except (KeyError, ValueError, OSError):
-        return  # the next firing pauses it and says why
+        return  # the next firing pauses the loop with the reason
     last_us = max([slot_us, *when.newest(slot_us, until_us, 1)])
     slots = max(1, when.count(slot_us, last_us))
     older = (slot_us, last_us, slots) if slots > 1 else None
@@ -185,11 +184,11 @@ def abandon(tx: Tx, row: Row, until_us: int, reason: str) -> None:
 
 
 def _write_passed(tx: Tx, row: Row, made: Plan, state: str, reason: str) -> list[Run]:
-    """The rows of slots that are not run, and one line of the journal for all of them."""
+    """Write the rows of slots that are not run, and one journal entry for all of them."""
     if not made.passed:
         return []
     first_us = made.older[0] if made.older else made.passed[0]
-    # Asked once for all of them, so that the caller does not wait for a thousand answers.
+    # One query for all slots instead of up to a thousand.
     known = tx.all(SQL.known, loop_id=row["id"], first_us=first_us, last_us=made.passed[-1], limit=SINGLE_MAX * 2)
     taken = {one["slot_us"] for one in known}
     ranges = [(first_us, made.older)] if made.older else []
@@ -218,7 +217,7 @@ def _write_passed(tx: Tx, row: Row, made: Plan, state: str, reason: str) -> list
 
 
 def write_run(tx: Tx, row: Row, slot_us: int, source: str, state: str, reason: str | None) -> Row | None:
-    """One row for one slot of the loop in `row`; None if the slot has one already."""
+    """Write the row of one slot of the loop in `row`; None if the slot has a row already."""
     ended_us = None if state == "queued" else tx.now_us()
     written = _columns(tx, row, slot_us, state, reason) | {"source": source, "ended_us": ended_us}
     if tx.maybe(SQL.write, now_us=tx.now_us(), **written) is None:
@@ -227,7 +226,7 @@ def write_run(tx: Tx, row: Row, slot_us: int, source: str, state: str, reason: s
 
 
 def _write_ended(tx: Tx, row: Row, slot_us: int, state: str, reason: str, older: tuple[int, int, int] | None) -> Row:
-    """A row for a slot, or a range of them, that is known to have none and is not run."""
+    """Write the row of a slot, or of a range of slots, that is not run and has no row yet."""
     written = _columns(tx, row, slot_us, state, reason) | {"ended_us": tx.now_us()}
     if older is not None:
         written |= {"until_slot_us": older[1], "slots": older[2]}
@@ -256,7 +255,7 @@ EMPTY: Row = dict.fromkeys(
     ("exit_code", "duration_us", "host", "pid", "process", "stdout_id", "stderr_id", "cancel_reason", "holder",
      "actor", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us", "started_us")
 )  # fmt: skip
-"""The columns that a run lacks before it begins."""
+"""The columns that are empty before a run begins."""
 
 
 def _advance(tx: Tx, row: Row, made: Plan) -> None:
@@ -280,7 +279,7 @@ def next_due_us(tx: Tx, *, slots: bool, runs: bool, accounts: Sequence[str]) -> 
 
 
 def who_runs(account: str) -> tuple[str, str]:
-    """Why no daemon here runs a loop of another account, and what to do."""
+    """The reason why no daemon here runs a loop of another account, and the next step."""
     line = f'[daemon] accounts = ["{clean(account, 200)}"]'
     return f"it belongs to {account}", f"start a daemon there, or let this one run it: {line} in config.toml"
 
@@ -294,7 +293,7 @@ def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
         try:
             when, slot_us = _schedule(row), row["next_slot_us"]
         except (KeyError, ValueError, OSError):
-            continue  # the next process that fires it pauses it with a reason
+            continue  # the next firing pauses the loop with the reason
         until_us = max([slot_us, *when.newest(slot_us, now_us, 1)])
         slots = max(1, when.count(slot_us, until_us))
         about = (row["id"], row["scope"], row["name"], row["zone"])
@@ -304,7 +303,7 @@ def absent(tx: Tx, scope: str, *, everywhere: bool, limit: int) -> list[Absent]:
 
 
 def absent_between(tx: Tx, late: Absent, from_us: int, until_us: int) -> list[int]:
-    """The slots of it that lie in a window, the last thousand of them."""
+    """The absent slots in a time window, at most the last thousand."""
     row = tx.one(SQL.schedule_of, id=late.loop_id)
     last_us = min(until_us - 1, late.until_slot_us)
     return _schedule(row).newest(max(from_us, late.slot_us), last_us, SINGLE_MAX) if last_us >= from_us else []
@@ -341,4 +340,4 @@ def _why_skipped(row: Row, *, waits: bool) -> str | None:
 
 
 def _there(row: Row) -> None:
-    """The loop was locked, so the compare-and-set has found it; `defer` asserts that."""
+    """Nothing to do: the loop is locked, so the compare-and-set returns a row, and `defer` asserts that."""

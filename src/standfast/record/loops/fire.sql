@@ -1,5 +1,4 @@
--- Firing: due loops are taken in the order of their slots; one that another transaction holds is passed over. Only
--- loops of one account are asked for.
+-- Firing: due loops of one account in the order of their slots. A loop that another transaction has locked is skipped.
 
 -- name: due
 SELECT {columns:loop},
@@ -42,8 +41,7 @@ WHERE next_slot_us IS NOT NULL AND account = :account
 ORDER BY next_slot_us
 LIMIT 1
 
--- What waits behind another run of its loop is not ready, at any time. CROSS JOIN keeps SQLite from beginning
--- with the loops.
+-- A run that waits for another run of its loop is not ready. CROSS JOIN keeps SQLite from reading the loops first.
 -- name: next_ready
 SELECT r.ready_us AS us
 FROM run r CROSS JOIN loop l

@@ -1,4 +1,4 @@
-"""Loops and runs as callers see them, and what a row of the tables says about one."""
+"""Loops and runs as callers see them, made from rows of the tables, and the checks of arguments."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ BACKOFF_US = 30 * SECOND_US
 BACKOFF_MAX_US = HOUR_US
 FAILURES_MAX = 5
 ON_TIME_US = 60 * SECOND_US
-"""A slot that is fired within this is on time; without catch-up a later one is missed."""
+"""A slot that is fired within this time is on time. Without catch-up, a later one is missed."""
 SINGLE_MAX = 1_000
-"""Rows that one gap leaves slot by slot; older slots become one row for their range."""
+"""The most rows for the missed slots of one outage. Older slots become one row for their range."""
 QUEUED_MAX = 1_000
-"""Runs of one loop that may wait at the same time; the next slot is skipped."""
+"""The most runs of one loop that wait at the same time. The next slot is skipped."""
 RETRIES_MAX = 100
 TIMEOUT_MAX_US = 30 * DAY_US
 
@@ -51,7 +51,7 @@ class Loop(Model):
     kind: str
     """cron, every or once."""
     schedule: str
-    """The five fields, the period in microseconds, or the moment."""
+    """The five cron fields, the period in microseconds, or the time in microseconds."""
     zone: str
     command: tuple[str, ...]
     cwd: str
@@ -64,16 +64,16 @@ class Loop(Model):
     backoff_us: int
     failures_max: int
     failures: int
-    """Runs that failed permanently since the last one that did not."""
+    """Runs that failed permanently since the last success."""
     state: str
-    """active, paused, finished (its one moment is past) or removed."""
+    """active, paused, finished (its only time is past) or removed."""
     reason: str | None
     """Why it is paused, finished or removed."""
     spec_hash: str
     anchor_us: int
     next_slot_us: int | None
     last_slot_us: int | None
-    """The newest slot that has its row."""
+    """The newest slot with a row."""
     agent: str
     created_us: int
     updated_us: int
@@ -84,12 +84,12 @@ class Loop(Model):
     """`user@host` of the account that wrote it: a daemon of that account runs it."""
     host: str
     change: str | None = None
-    """What `add` did: new, same or changed."""
+    """The result of `add`: new, same or changed."""
     receipt: Receipt | None = None
 
     @property
     def said(self) -> str:
-        """Its schedule as people say it."""
+        """Its schedule as text: every 15m."""
         return schedule.said(self.kind, self.schedule, self.zone)
 
     def as_json(self) -> dict[str, Any]:
@@ -98,12 +98,12 @@ class Loop(Model):
 
     @property
     def environment_shown(self) -> dict[str, str]:
-        """Its environment for eyes: what looks like a secret is not shown."""
+        """Its environment without the values of variables that look like secrets."""
         return shown_environment(self.environment)
 
 
 class Job(Model):
-    """What a worker needs to perform a run."""
+    """The command of a run, for its worker."""
 
     command: tuple[str, ...]
     cwd: str
@@ -112,7 +112,7 @@ class Job(Model):
 
 
 class Run(Model):
-    """One slot of a loop and what became of it."""
+    """One slot of a loop and its outcome."""
 
     id: str
     loop_id: str
@@ -121,26 +121,26 @@ class Run(Model):
     scope: str
     slot_us: int
     until_slot_us: int | None
-    """The last slot of the range, if this row represents several."""
+    """The last slot of the range, if this row is for several slots."""
     slots: int
     source: str
-    """slot: it was due; asked: a person or agent asked for it."""
+    """slot: it was due; asked: a person or an agent requested it."""
     state: str
     reason: str | None
-    """Why it ended as it did, or waits."""
+    """The reason for its outcome, or why it waits."""
     attempt: int
-    """How often it was begun; it is the fence of the last worker."""
+    """The number of attempts. It is the fencing token of the last worker."""
     ready_us: int
     exit_code: int | None
     duration_us: int | None
     host: str | None
     pid: int | None
     process: str | None
-    """What tells the child from every other process, also after its pid was given to another."""
+    """The identity of the child process, which stays unique when its pid is reused."""
     stdout_id: str | None
     stderr_id: str | None
     cancel_reason: str | None
-    """It was cancelled, and its worker has not ended it yet."""
+    """The reason, if it was cancelled and its worker has not ended it yet."""
     holder: str | None
     agent: str | None
     lease_until_us: int | None
@@ -162,12 +162,12 @@ class Run(Model):
 
     @property
     def place(self) -> str:
-        """Where a list continues: `after=`."""
+        """The cursor of a list: pass it as `after=`."""
         return f"{self.slot_us}:{self.id}"
 
 
 class Absent(Model):
-    """Slots of a loop that should have a row by now and have none: no daemon fires it."""
+    """Due slots of a loop without a row: no daemon has fired it."""
 
     loop_id: str
     scope: str
@@ -183,7 +183,7 @@ class Absent(Model):
     git_dir: str | None
     origin: str | None
     account: str
-    """Whose daemon should fire it."""
+    """The account whose daemon should fire it."""
 
 
 _RUN = Run.column_names()[: Run.field_names().index("standing")]
@@ -276,7 +276,7 @@ def _storable(text: str, what: str) -> str:
 
 
 def shown_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What may be seen of an environment: never the value of what looks like a secret."""
+    """The environment without the values of variables that look like secrets."""
     from standfast.serial.redaction import redacted
 
     return {

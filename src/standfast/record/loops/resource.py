@@ -156,10 +156,10 @@ class Loops(Resource):
     # -- for the process that fires: the daemon, without a private API ---------------------------------------
 
     def fire_due(self, *, limit: int = 100, accounts: Sequence[str] = ()) -> RunList:
-        """Give every slot that is due its row, in every scope of the store; up to `limit` loops at once.
+        """Write the rows of all due slots, in every scope of the store, for up to `limit` loops.
 
-        Only loops of the caller's account and of `accounts` (`user@host`). Due runs are queued. More may be
-        due: ask `next_due_us`.
+        Only loops of the caller's account and of `accounts` (`user@host`) are fired. Due runs are queued. More loops
+        may be due: see `next_due_us`.
         """
         own = (account(), *accounts)
         fired = self._write(lambda tx: fire.fire_due(tx, page_size(limit), own))
@@ -173,15 +173,15 @@ class Loops(Resource):
         return fired.runs
 
     def next_due_us(self, *, slots: bool = True, runs: bool = True, accounts: Sequence[str] = ()) -> int | None:
-        """When there is something to do next for these accounts: a slot to fire, or a queued run to claim."""
+        """The time of the next slot to fire or queued run to claim, for these accounts; None if there is none."""
         own = (account(), *accounts)
         return self._read(lambda tx: fire.next_due_us(tx, slots=slots, runs=runs, accounts=own))
 
     @query
     def absent(self, tx: Tx, *, everywhere: bool = False, limit: int = 100) -> AbsentList:
-        """Loops that have stopped firing: slots that should have a row by their schedule and have none.
+        """Due slots without a row: their loops have stopped firing.
 
-        Computed from the schedules alone, so that it is known while nothing runs that could have noticed.
+        It is computed from the schedules alone, so it is correct while no daemon runs.
         """
         return fire.absent(tx, self.scope, everywhere=everywhere, limit=page_size(limit))
 

@@ -1,19 +1,19 @@
-"""When a loop is due: pure arithmetic over moments, without a store and without a clock.
+"""The slots of a schedule: pure arithmetic, without a store and without a clock.
 
-A schedule is a set of moments, its *slots*, each a whole second. It is asked for the next one after a
-moment, for the newest few up to a moment, and for how many there are in between, and always answers
-from the set alone: who asks, how often and in which order changes nothing. Nothing drifts.
+A schedule is a set of times, its *slots*, each a whole second. Its methods return the next slot after a time, the
+newest slots up to a time, and the number of slots between two times. They depend only on the schedule, so slots never
+drift.
 
-    every   anchor + n · period, in time that passes: a change of clocks moves no slot
-    once    one moment
-    cron    five fields, read and matched by cronsim, in a time zone
+    every   anchor + n · period in elapsed time: a clock change (DST) moves no slot
+    once    one time
+    cron    five fields in a time zone; cronsim parses and matches them
 
-Where the clocks change, a cron expression means what Debian's cron does:
+On a clock change (DST), a cron expression has the same meaning as in Debian's cron:
 
-    fixed times ("30 2 * * *")       a local time that is skipped is due when the clocks have changed,
-                                     one that is repeated is due the first time only: once a day, always
-    with a star ("*/15 * * * *",     due at every moment that really shows such a time: nothing in a
-     "0 * * * *")                    skipped hour, twice as often in a repeated one
+    fixed times ("30 2 * * *")       a skipped local time is due right after the change; a repeated one is due
+                                     only the first time: always once a day
+    with a star ("*/15 * * * *",     due whenever the local clock shows such a time: never in a skipped hour,
+     "0 * * * *")                    twice in a repeated one
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 EVERY_MIN_US = SECOND_US
 EVERY_MAX_US = 3660 * DAY_US
 DAYS_MAX = 366 * 50
-"""How far a cron expression is followed to its next slot: no day in fifty years is never."""
+"""How many days are searched for the next slot of a cron expression: 50 years."""
 DAYS_KEPT = 4
 LAST_US = 253_370_764_800_000_000
-"""The year 9999: no slot is later."""
+"""The latest slot, in the year 9999."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMED = {
@@ -66,7 +66,7 @@ class Schedule(Protocol):
 
 
 class Spec(NamedTuple):
-    """A schedule as it is stored: what kind, its text, and the zone its times are read in."""
+    """A schedule as it is stored: its kind, its text, and its time zone."""
 
     kind: str
     text: str
@@ -74,7 +74,7 @@ class Spec(NamedTuple):
 
 
 def spec(*, every: Duration | None, cron: str | None, at_us: int | None, zone: str | None) -> Spec:
-    """Exactly one of the three, checked and in its one spelling. Raises InvalidInput."""
+    """The schedule from exactly one of `every`, `cron` and `at_us`, in normal form. Raises InvalidInput."""
     given = [name for name, value in (("every", every), ("cron", cron), ("at", at_us)) if value is not None]
     if len(given) != 1:
         named = " and ".join(given) if given else "none"
@@ -101,7 +101,7 @@ def of(kind: str, text: str, zone: str, anchor_us: int) -> Schedule:
 
 
 def said(kind: str, text: str, zone: str) -> str:
-    """A schedule as people say it: `every 15m`, `cron 0 3 * * * (Europe/Berlin)`."""
+    """A schedule as text: `every 15m`, `cron 0 3 * * * (Europe/Berlin)`."""
     if kind == "every":
         return f"every {format_duration(int(text))}"
     if kind == "once":
@@ -110,7 +110,7 @@ def said(kind: str, text: str, zone: str) -> str:
 
 
 def shown(us: int, zone: str = "UTC") -> str:
-    """A moment in a loop's own zone, with the offset that tells repeated hours apart."""
+    """A time in the loop's time zone, with the offset, because a local hour may be repeated."""
     try:
         local = (_EPOCH + timedelta(microseconds=us)).astimezone(_zone(zone))
     except (KeyError, ValueError, OSError, OverflowError):
@@ -120,7 +120,7 @@ def shown(us: int, zone: str = "UTC") -> str:
 
 
 def checked_zone(name: str) -> str:
-    """A zone of the time zone database, or InvalidInput."""
+    """The name, if the time zone database has it. Raises InvalidInput."""
     if not isinstance(name, str):
         raise InvalidInput(f"a time zone is named by text, not by {type(name).__name__}")
     try:
@@ -179,14 +179,14 @@ class Once:
 
 
 class Cron:
-    """Five fields in a zone, worked out a local day at a time; cronsim reads them and knows the days."""
+    """Five cron fields in a time zone. Slots are computed per local day; cronsim parses the fields and matches days."""
 
     __slots__ = ("_days", "_fixed", "_minutes", "_months", "_sim", "_zone")
 
     def __init__(self, text: str, zone: str) -> None:
         self._sim = _parsed(text)
         self._zone = _zone(zone)
-        # As in Debian's cron: a job at given times happens once a day on every change of the clocks.
+        # As in Debian's cron: a job at fixed times runs once a day, also on a clock change.
         self._fixed = not self._sim.parts[1].startswith("*") and not self._sim.parts[2].startswith("*")
         self._months = self._sim.months
         self._days: dict[date, list[int]] = {}
@@ -229,12 +229,12 @@ class Cron:
         return total
 
     def _day_of(self, us: int) -> date:
-        """The local day before the one this moment is in: a slot may be moved over midnight."""
+        """The local day before the day of this time: on a clock change a slot may move over midnight."""
         moment = _EPOCH + timedelta(microseconds=max(0, min(us, LAST_US)))
         return moment.astimezone(self._zone).date() - timedelta(days=1)
 
     def _next_day(self, day: date) -> date | None:
-        """The next day that may have slots; whole months are passed over at once."""
+        """The next day that may have slots. Months without slots are skipped as a whole."""
         day += timedelta(days=1)
         for _ in range(DAYS_MAX // 28):
             if day.year >= 9998:
@@ -254,7 +254,7 @@ class Cron:
         return datetime(day.year, day.month, day.day, tzinfo=self._zone)
 
     def _slots(self, day: date) -> list[int]:
-        """The slots of a local day, in order. The last few days are kept: they are asked for again."""
+        """The slots of a local day, in order. The last few days are cached."""
         found = self._days.get(day)
         if found is None:
             if len(self._days) >= DAYS_KEPT:
@@ -271,10 +271,10 @@ class Cron:
         return sorted({slot for minute in self._minutes for slot in self._in_a_change(day, minute)})
 
     def _in_a_change(self, day: date, minute: int) -> Iterator[int]:
-        """The moments at which a local time is due on a day whose clocks change."""
+        """The times at which a local time is due on a day with a clock change."""
         local = self._midnight(day).replace(hour=minute // 60, minute=minute % 60)
         first_us, second_us = _us(local), _us(local.replace(fold=1))
-        if first_us > second_us:  # skipped: the two readings lie on both sides of the change
+        if first_us > second_us:  # a skipped local time: fold 0 and 1 are on both sides of the change
             if self._fixed:
                 yield self._change(second_us, first_us)
             return
@@ -283,7 +283,7 @@ class Cron:
             yield second_us
 
     def _change(self, low_us: int, high_us: int) -> int:
-        """The moment in (low, high] at which the clocks have changed."""
+        """The time of the clock change in (low, high], by binary search."""
         low, high, after = low_us // SECOND_US, high_us // SECOND_US, self._offset(high_us // SECOND_US)
         while high - low > 1:
             middle = (low + high) // 2
@@ -322,7 +322,7 @@ def _period_us(every: Duration) -> int:
 
 
 def _spelled(cron: str) -> str:
-    """One spelling for one expression, so that the same schedule is known as the same."""
+    """The normal form of an expression, so that equal schedules compare as equal."""
     if not isinstance(cron, str):
         raise InvalidInput(f"a cron expression is text, not {type(cron).__name__}")
     text = " ".join(cron.split())
@@ -336,7 +336,7 @@ def _spelled(cron: str) -> str:
         )
     _parsed(text)
     if Cron(text, "UTC").after(0) is None:
-        raise InvalidInput(f"{cron[:60]!r} names a day that no month has", "does that month have so many days?")
+        raise InvalidInput(f"{cron[:60]!r} names a day that no month has", "check the day of the month")
     return text
 
 
@@ -353,7 +353,7 @@ def _parsed(text: str) -> CronSim:
 
 
 def local_zone() -> str:
-    """The zone of this machine by its name in the time zone database; UTC if it does not say."""
+    """The time zone of this machine by its name in the time zone database; UTC if it is unknown."""
     import os
 
     candidates = [os.environ.get("TZ", "").removeprefix(":")]

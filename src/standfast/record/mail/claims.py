@@ -57,7 +57,7 @@ CLAIMS = Claims(
     hints=(
         "standfast mail list --state any --all",
         lambda id: hints.command("mail", "read", id),
-        lambda id: f"it comes back if its holder does not end it; see {hints.command('mail', 'show', id)}",
+        lambda id: f"it returns to its box if its holder does not finish it; see {hints.command('mail', 'show', id)}",
     ),
     renewal=", kept = 1",
 )
@@ -154,7 +154,7 @@ def _refuse_ended(tx: Tx, row: Row) -> None:
 def _in_progress(tx: Tx, row: Row) -> InProgress:
     refusal = leases.in_progress(tx, named(row), row)
     return InProgress(
-        refusal.message, f"it comes back if it is not done: {hints.command('mail', 'show', short(row['id']))}"
+        refusal.message, f"it returns to its box if it is not done: {hints.command('mail', 'show', short(row['id']))}"
     )
 
 

@@ -33,7 +33,7 @@ def page(
 ) -> list[Mail]:
     """Waiting mail in the order of delivery; or mail that has ended, the newest first."""
     if state is not None and state not in (*STATES, "any"):
-        raise InvalidInput(f"a mail is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
+        raise InvalidInput(f"{serial.clean(state, 40)!r} is not a state of a mail", f"one of: {', '.join(STATES)}, any")
     last = None if after is None else _row_at(tx, after)
     asked: Row = {
         "scope": place.scope if place else tx.caller.scope,

@@ -51,7 +51,7 @@ Ended: TypeAlias = "tuple[Mail, DeadLetter | None]"
 
 
 class Mails(Resource):
-    """From one agent to another: sent, taken, read, done; or a dead letter that says why."""
+    """Mail between agents: sent, claimed, read and done, or a dead letter with the reason."""
 
     __slots__ = ("_looked_s",)
 
@@ -88,14 +88,14 @@ class Mails(Resource):
         - `sender`: send answers to this address.  [default: this agent]
         - `session`: the session it comes from.
 
-        It is durable when this returns. A repeated `key` returns the first mail, `replayed`. `expires` is the time
-        at which it expires. Raises KeyConflict if the key was used for another mail, Conflict (`box_full`) if the box
-        is full.
+        The mail is on disk when this returns. A repeated `key` returns the first mail, `replayed`. `expires` is a time,
+        instead of `for_`. Raises KeyConflict if the key was used for another mail, Conflict (`box_full`) if the box is
+        full.
         """
         for_us = duration_us(for_, "for_")
         expires_us = future_us(expires, self.store.caller.clock.now_us(), "expires")
         if for_us is not None and expires_us is not None:
-            raise InvalidInput("give only one of for_ and expires", "one of for_= and expires=")
+            raise InvalidInput("give only one of for_ and expires", 'for_="2h", or expires="fri 17:00"')
         draft = Draft(
             addresses.checked(to),
             body,
@@ -167,10 +167,10 @@ class Mails(Resource):
     # -- receiving -----------------------------------------------------------------------------------
 
     def claim(self, to: str | None = None, *, thread: Which | None = None, for_: Duration | None = None) -> Mail | None:
-        """Take the next mail of a box, alone; None if nothing is ready. Without `to`, the caller's own box.
+        """Claim the next mail of a box; None if none is ready. Without `to`, of the caller's own box.
 
-        A process keeps it while it lives, an agent for 15 minutes, or `for_`, from its last
-        command. It comes back unless it is `done`.
+        A process holds it while it lives, and an agent for 15 minutes (or `for_`) after its last command. Unless it is
+        `done` by then, it returns to its box.
         """
         for_us = duration_us(for_, "for_")
         box, look = self._box(to), self._look()
@@ -184,7 +184,7 @@ class Mails(Resource):
         thread: Which | None = None,
         for_: Duration | None = None,
     ) -> Mail | None:
-        """Take a mail and mark it read: the one that is named, or the next of a box; None if nothing is ready.
+        """Claim a mail and mark it as read: the named one, or the next of a box. None if none is ready.
 
         Raises InProgress if another reader has the named one, IllegalTransition if it has ended.
         """
@@ -210,10 +210,10 @@ class Mails(Resource):
         for_: Duration | None = None,
         timeout: Duration | None = None,
     ) -> Follow:
-        """Mail as it comes: `for m in sf.mail.follow("reviewer"): …; sf.mail.done(m)`.
+        """Yield mail as it comes: `for m in sf.mail.follow("reviewer"): …; sf.mail.done(m)`.
 
-        Going on marks it read; it is done when you say so, and comes back after its lease otherwise.
-        Ends after `timeout` without mail; never by itself otherwise.
+        The next iteration marks the mail as read. Unless you call `done`, it returns to its box when its lease ends.
+        The iterator ends after `timeout` without mail; without a `timeout` it never ends.
         """
         for_us = duration_us(for_, "for_")
         timeout_s = duration_s(timeout, "timeout")
@@ -238,11 +238,11 @@ class Mails(Resource):
     def answer(self, box: str, function: Callable[[Mail], serial.Json], *, timeout: Duration | None = None) -> int:
         """Answer each mail of `box` with what `function(mail)` returns, in a session of its own; returns how many.
 
-        Killed at any line, the next call resumes that session: its steps and effects are not repeated, and the sender
-        gets one answer. A function that raises is called again later; after `attempts_max` the mail is a dead letter.
-        Waiting for a person (an approval, an effect in doubt) uses up no attempt.
-        A mail that is itself a reply is passed to the function and gets no reply.
-        It serves, as `follow` does: it ends after `timeout` without mail, and without a `timeout` never by itself.
+        If the process is killed at any line, the next call resumes that session: its steps and effects are not
+        repeated, and the sender gets one answer. If the function raises, it is called again later; after `attempts_max`
+        attempts the mail is a dead letter. Waiting for a person (an approval, an effect in doubt) does not count as an
+        attempt. A mail that is itself a reply is passed to the function and gets no reply. This call ends after
+        `timeout` without mail; without a `timeout` it never ends.
         """
         refused_inside(self.tx, "mail.answer")
         return asks.answer(self, self._box(box), function, timeout=timeout)
@@ -317,8 +317,8 @@ class Mails(Resource):
     def sweep(self, *, limit: int = SWEEP_MAX) -> Swept:
         """Return mail of dead or late readers to its boxes, and mark expired mail. The daemon does this too.
 
-        At most `limit` of each; `more` says that there may be more. Nothing depends on it: readers judge
-        for themselves. It also shows the mail of a dead holder in a box that no reader polls.
+        At most `limit` of each; with `more` in the result there may be more. Readers do not depend on it, because a
+        claim checks the holders itself. It also returns the mail of a dead holder to a box that no reader polls.
         """
         size = page_size(limit)
         swept, buried = self._write(lambda tx: claims.sweep(tx, size))
@@ -389,7 +389,7 @@ class Mails(Resource):
 
         - `note`: record what was done instead.
 
-        Raises NotFound if it is no dead letter, IllegalTransition if it was settled: who, when, how.
+        Raises NotFound if it is no dead letter, IllegalTransition if it was settled before.
         """
         row = claims.locked(tx, self._subject(tx, which))
         if row["state"] != "dead":
@@ -401,27 +401,25 @@ class Mails(Resource):
 
     @query
     def delivered(self, tx: Tx, which: Which) -> Delivery:
-        """What became of a mail, by its id or its key: the sender's receipt. Raises NotFound."""
+        """The receipt of a mail, by its id or its key: its state and its attempts. Raises NotFound."""
         return queries.receipt(tx, claims.find(tx, which))
 
     @query
     def receipts(self, tx: Tx, *, sender: str | None = None, limit: int = 50, after: str | None = None) -> DeliveryList:
-        """What became of what the caller sent, or `sender`, the newest first."""
+        """The receipts of the mail that the caller or `sender` sent, the newest first."""
         address = self.agent if sender is None else addresses.checked(sender, "a sender")
         return queries.sent_by(tx, address, limit=limit, after=after)
 
     def wait(self, which: Which, *, until: str = "done", timeout: Duration | None = None) -> Delivery:
-        """Return once the mail is done, or will never be; with `until="read"` or `"leased"`, once it is that far.
+        """Wait until the mail is done; or with `until`, until it is `"read"` or `"leased"`. Returns its receipt.
 
-        It is only a row: any process may wait, also later. Look at `state`: dead and expired end the wait
-        too. Raises InProgress if `timeout` passes first; it is 24 h unless you name another.
+        Check `state` of the result: a dead or expired mail ends the wait too. Any process may wait. Raises InProgress
+        after `timeout`, by default 24 h.
         """
         timeout_us = duration_us(timeout, "timeout")
         refused_inside(self.tx, "mail.wait")
         if until not in UNTIL:
-            raise InvalidInput(
-                f"a mail is not waited for until {serial.clean(until, 20)!r}", f"one of {', '.join(UNTIL)}"
-            )
+            raise InvalidInput(f"until cannot be {serial.clean(until, 20)!r}", f"one of {', '.join(UNTIL)}")
         deadline = Deadline(self.store.caller.clock, DAY_US if timeout_us is None else timeout_us)
         with self.store.watch() as watch:
             while not _so_far(found := self.delivered(which), until):
@@ -429,18 +427,18 @@ class Mails(Resource):
                 if left_s <= 0:
                     raise InProgress(
                         f"mail {short(found.id)} to {found.box} is not {until} yet: {found.words}",
-                        f"wait on, or look: {hints.command('mail', 'show', short(found.id))}",
+                        f"wait again, or see: {hints.command('mail', 'show', short(found.id))}",
                     )
                 watch.wait(min(LOOK_AGAIN_S, left_s))
         if self.tx is None:
-            self.store.sync()  # what was seen here is on disk before anybody acts on it
+            self.store.sync()  # the state that was read is on disk before the caller acts on it
         return found
 
     # -- looking -------------------------------------------------------------------------------------
 
     @query
     def get(self, tx: Tx, which: Which) -> Mail:
-        """By id, the end of an id, or key. Nothing is marked. Raises NotFound."""
+        """Get a mail by its id, the end of its id, or its key, without marking it as read. Raises NotFound."""
         return mail(tx, claims.find(tx, which))
 
     @query
@@ -471,7 +469,7 @@ class Mails(Resource):
 
     @query
     def thread(self, tx: Tx, which: Which, *, limit: int = 50) -> MailList:
-        """The conversation a mail belongs to, the first one first."""
+        """The conversation of a mail, the first mail first."""
         return queries.thread(tx, claims.find(tx, which)["thread_id"], limit)
 
     @query
@@ -481,12 +479,12 @@ class Mails(Resource):
 
     @query
     def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList:
-        """Every change of it, in order; `after` is the `seq` of the last one you have."""
+        """Every change of a mail, in order. `after` is the `seq` of the last one you have."""
         row = claims.find(tx, which)
         return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
 
     def bound(self, to: str, bound: int | None) -> None:
-        """How many mails may wait in a box before sending is refused; None for the usual bound."""
+        """Set the number of mails that may wait in a box; None for the default of 1,000. A full box refuses mail."""
         box, most = addresses.checked(to), None if bound is None else checked_bound(bound)
         self._write(lambda tx: send_mail.set_bound(tx, addresses.placed(tx, box), most))
 
@@ -514,7 +512,7 @@ class Mails(Resource):
         return True
 
     def _handed(self, claimed: claims.Claimed) -> Mail | None:
-        """After the transaction: tell of what was abandoned, renew what was taken."""
+        """After the transaction: send notices of dead letters, and renew the lease of the claimed mail."""
         for letter in claimed.buried:
             self._tell(letter)
         if claimed.mail is not None:
@@ -531,11 +529,11 @@ class Mails(Resource):
         dead_letters.tell(self.store, letter, hints.command("mail", "show", short(letter.subject)), tx=self.tx)
 
     def _leave(self, held: Mail) -> None:
-        """A follower goes away with a mail in hand."""
+        """A follower was closed while it held a mail."""
         self.store.write(lambda tx: claims.let_age(tx, held), durable=False)
 
     def _subject(self, tx: Tx, which: Which | DeadLetter) -> Which:
-        """A dead letter may be named by its own id, too."""
+        """The mail of a dead letter, which may be named by the dead letter's own id."""
         if isinstance(which, DeadLetter):
             return which.subject
         if isinstance(which, str) and which.startswith("ddl_"):

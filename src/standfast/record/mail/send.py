@@ -185,7 +185,7 @@ def box_full(tx: Tx, place: Place) -> Conflict | None:
     tx.run(SQL.refused, now_us=tx.now_us(), scope=place.scope, box=place.box, **tx.caller.labelled())
     return Conflict(
         f"the box {place.box!r} is full: it holds {found['waiting']:,} of at most {found['bound']:,}",
-        f"nothing was sent; what waits in it: {hints.command('mail', 'list', place.box)}    "
+        f"nothing was sent; see its mail: {hints.command('mail', 'list', place.box)}    "
         f"(a higher bound: sf.mail.bound in Python)",
         code="box_full",
     )
@@ -198,7 +198,7 @@ def _same_or_conflict(tx: Tx, row: Row, about: Row) -> Mail:
     raise KeyConflict(
         f"the key {row['key']!r} was used for mail {short(row['id'])} to {row['box']!r}, "
         f"and this one differs in: {', '.join(differing)}",
-        f"another key for another mail; what was sent: {hints.command('mail', 'show', short(row['id']))}",
+        f"use another key for another mail; see the first one: {hints.command('mail', 'show', short(row['id']))}",
     )
 
 

@@ -6,18 +6,17 @@
                          │                                     │
                          ◀───────────── open again ────────────┘
 
-A session is known by its key in its scope; opening the key again resumes it. It is held by a
-lease: one owner at a time, and a fence that grows with each opening. `crashed` is no state of
-the table: it is an active session whose holder has exited or whose lease has expired, and the process that
-opens it next takes it over and journals that.
+A session is identified by its key in its scope. Opening the key again resumes it. One owner at a time holds its lease,
+and the fencing token grows with each opening. `crashed` is no state of the table: it is an active session whose holder
+has exited or whose lease has expired. The next process that opens it takes it over and journals that.
 
-    models.py    what a session is, and what was found in it
-    queries.py   by key, by id, in pages
-    ownership.py  opening, taking over, giving back
-    forks.py     another session that shares the past, by pointer
-    resource.py  sf.sessions: the methods
+    models.py     a session as callers see it, and the result of resuming one
+    queries.py    by key, by id, in pages
+    ownership.py  open, take over, end
+    forks.py      another session that shares the past, by pointer
+    resource.py   sf.sessions: the methods
 
-`live` is what `with sf.session(key)` gives; `nodes`, `messages` and `steps` are what it holds.
+`with sf.session(key)` returns `record/open_session.py`. `nodes`, `messages` and `steps` have the contents of a session.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["InDoubt", "OpenDecision", "Opened", "Resumed", "SessionRecord", "Ses
 
 
 def __getattr__(name: str) -> object:
-    """The resource when it is entered: a hook that only opens a session starts sooner without it."""
+    """Import the resource on first use: a hook that only opens a session starts sooner without it."""
     if name == "Sessions":
         from standfast.record.sessions.resource import Sessions
 

@@ -1,8 +1,8 @@
-"""Forks: another session that shares the past of one up to a cut. A pointer, nothing copied.
+"""Forks: a session that shares the past of another one up to a cut, by a pointer. Nothing is copied.
 
-The cut is a position in the root's conversation. Of everything else (steps, effects, values, the
-cursor, what sub-agents said) a fork sees what the journal has from before the first message
-that is not shared: the wall clock may run backwards, the journal does not.
+The cut is a position in the root conversation. Of steps, effects, values, the cursor and sub-agents, a fork sees the
+state that the journal has before the first message after the cut. The journal's order is used, not the wall clock,
+which may be set back.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def fork(tx: Tx, parent: Row, new_key: str | None, at: int | None) -> SessionRec
 
 
 def _cut_seq(tx: Tx, root: Node, position: int, parent: Row) -> int:
-    """The journal's last row before the cut: before the first message that is not shared."""
+    """The journal's last row before the cut, which is before the first message that is not shared."""
     after = tx.one(SQL.seq_of_message, node_id=root.id, position=position + 1)["seq"]
     if after is not None:
         return int(after) - 1
@@ -87,4 +87,4 @@ def _forked_before(tx: Tx, parent: Row, new_key: str, position: int | None) -> S
     there = tx.one(queries.SQL.by_key, scope=parent["scope"], key=new_key)
     if there["parent_id"] == parent["id"] and position in (None, there["cut_position"]):
         return record(tx, there)
-    raise KeyConflict(f"there is already a session {new_key!r}, and it is another", "fork to a new key")
+    raise KeyConflict(f"session {new_key!r} exists already, and it is no fork of this one", "fork to a new key")

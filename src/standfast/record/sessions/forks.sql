@@ -1,4 +1,4 @@
--- Forks: a pointer to the parent and the place of the cut.
+-- Forks: a pointer to the parent, and the cut.
 
 -- name: fork
 INSERT INTO session (id, scope, key, state, reason, agent, preview, cursor, parent_id, cut_node_id, cut_position,
@@ -11,7 +11,7 @@ RETURNING {columns:session}
 -- name: last_seq
 SELECT COALESCE(MAX(seq), 0) AS seq FROM event
 
--- The journal's row for the first message after a cut: everything before it is before the cut.
+-- The journal's row of the first message after a cut. All earlier rows are before the cut.
 -- name: seq_of_message
 SELECT MIN(event.seq) AS seq
 FROM message JOIN event ON event.subject = message.id

@@ -1,4 +1,4 @@
-"""What a session is, and what was found in it."""
+"""Sessions as callers see them, and the result of opening one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SessionRecord(Model):
     state: str
     reason: str | None
     agent: str | None
-    """The agent that was given with the session, else the one that opened it last."""
+    """The agent given with the session, else the actor that opened it last."""
     preview: str | None
     command: tuple[str, ...] | None
     cwd: str | None
@@ -52,7 +52,7 @@ class SessionRecord(Model):
 
     @property
     def crashed(self) -> bool:
-        """Active, and its holder is gone or silent: derived, never stored."""
+        """Whether it is active and its holder has exited or its lease has expired."""
         return self.state == "active" and self.standing in ("gone", "over")
 
     @property
@@ -61,7 +61,7 @@ class SessionRecord(Model):
 
     @property
     def place(self) -> str:
-        """Where a list continues: `after=`."""
+        """The cursor of a list: pass it as `after=`."""
         return f"{self.updated_us}:{self.id}"
 
 
@@ -87,26 +87,26 @@ class InDoubt(Model):
 
 
 class OpenDecision(Model):
-    """A decision that was taken and whose outcome is not recorded."""
+    """A decision without a recorded outcome."""
 
     id: str
     what: str
 
 
 class Resumed(Model):
-    """What was found when a session was opened again."""
+    """The state of a session before it was opened again, and the counts of its contents."""
 
     state: str
-    """As it was left: active, waiting, completed or failed."""
+    """Its state then: active, waiting, completed or failed."""
     crashed: bool
-    """It was active and its holder was gone, or had let its lease run out."""
+    """It was active, and its holder had exited or its lease had expired."""
     reason: str | None
     since_us: int
-    """Since when it stood so; for a crash, the last sign of life."""
+    """The time of that state; for a crash, the last sign of life."""
     by: str
-    """Who had it last, as people say it."""
+    """The last holder, for people."""
     openings: int
-    """How often it had been opened before."""
+    """The number of earlier openings."""
     steps: int
     effects: int
     messages: int
@@ -115,7 +115,7 @@ class Resumed(Model):
 
 
 class Opened(Model):
-    """An opening as the store wrote it: what the session is now, and what it was."""
+    """The result of an opening: the session now and before."""
 
     record: SessionRecord
     before: SessionRecord | None

@@ -1,4 +1,4 @@
-"""Who has a session: opening and resuming it, taking it over, giving it back."""
+"""Ownership of a session: open, resume, take over, end."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ leases.renewed("session")
 
 IN_DOUBT_MAX = 100
 HANDED_OVER = "handed over"
-"""The reason of a session that continues in another store begins with this."""
+"""The reason of a session that continues in another store begins with these words."""
 Stops = Mapping[str, tuple[str, str]]
-"""Effect ids, each with the code and the message of the error that stopped a call."""
+"""Effect ids, each with the code and the message of the error that a call raised."""
 _TERM = ("holder", "lease_until_us", "lease_boot", "lease_mono_us", "lease_for_us")
 
 
 def open_or_resume(tx: Tx, key: str, wanted: Row, *, alone: bool, join: str | None) -> Opened:
-    """Own the session of this key, new or not, or say who does."""
+    """Open the session of this key, new or not. Raises InProgress while another live holder has it."""
     found = find_to_open(tx, key)
     if found is None:
         named: Row = {"id": new_id("ses"), "scope": tx.caller.scope, "key": key, **tx.caller.labelled()}
         made = tx.maybe(SQL.create, now_us=tx.now_us(), **named, **wanted)
         if made is not None:
             return new(tx, made)
-        found = queries.by_key(tx, key)  # made by another since we looked
+        found = queries.by_key(tx, key)  # another process created it meanwhile
         assert found is not None
     row = tx.one(queries.SQL.by_id_for_update, id=found["id"])
     return open_again(tx, row, wanted, alone=alone, joins=join in (row["id"], row["key"]))
 
 
 def find_to_open(tx: Tx, key: str) -> Row | None:
-    """The row of a key, or of an id: an id that is unknown is no key for a new session."""
+    """The row of a key or an id. An unknown id raises NotFound: it never becomes the key of a new session."""
     if is_id(key):
         return queries.find_by_id(tx, key)
     return queries.by_key(tx, key)
@@ -77,7 +77,7 @@ def open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Op
 
 
 def _ours(tx: Tx, row: Row, *, alone: bool) -> bool:
-    """Whether a live hold is ours to continue with: dropped by this process, or its actor's own."""
+    """Whether the caller may continue a live hold: this process has dropped it, or its own actor has it."""
     if row["holder"] == tx.caller.holder:
         return alone
     return bool(row["holder"] == leases.actor_holder(tx.caller.actor))
@@ -93,7 +93,7 @@ def _journal_opening(tx: Tx, taken: Row, before: SessionRecord) -> Receipt:
 
 
 def _found_by_this_opening(tx: Tx, now: SessionRecord) -> SessionRecord | None:
-    """What the session was before the opening that is joined, as the journal tells; None if it was new."""
+    """The session before the current opening, from the journal; None if it was new then."""
     told = tx.maybe(SQL.opened, id=now.id)
     if told is None or told["type"] == "session.opened":
         return None
@@ -122,7 +122,7 @@ def held(tx: Tx, row: Row) -> InProgress:
     refusal = leases.in_progress(tx, f"session {row['key']!r}", row)
     own = row["holder"] == tx.caller.holder
     return InProgress(
-        refusal.message + (" (this very process: another thread, or a block that was not left)" if own else ""),
+        refusal.message + (" (this process: another thread, or a block that is still open)" if own else ""),
         f"wait for it to end; to end its hold: {hints.command('session', 'take', row['key'])}",
     )
 
@@ -145,10 +145,10 @@ def let_go(
 
 
 def exit_outcome(code: int) -> tuple[str, str | None]:
-    """How a command's end leaves its session; Ctrl-C is no failure: a caller will come back."""
+    """The state and the reason of a session after a command's exit code. After Ctrl-C it waits: it did not fail."""
     if code == 0:
         return "completed", None
-    import signal  # a millisecond that most starts do not need
+    import signal  # on use: it takes 1 ms
 
     if code in (-signal.SIGINT, 128 + signal.SIGINT):
         return "waiting", "interrupted"
@@ -167,7 +167,10 @@ def _signal_name(number: int) -> str:
 
 
 def expected(tx: Tx, row: Row, stops: Stops | None = None) -> str | None:
-    """What a person has to settle before the session can continue; `stops` has what stopped this opening's calls."""
+    """The open question that a person has to settle before the session can continue; None if there is none.
+
+    `stops` has the errors that calls of this opening raised.
+    """
     for effect_id, (code, message) in (stops or {}).items():
         effect = tx.maybe(SQL.effect, id=effect_id)
         open_as = ("dispatched",) if code == EffectInDoubt.code else ("planned", "failed")
@@ -176,7 +179,7 @@ def expected(tx: Tx, row: Row, stops: Stops | None = None) -> str | None:
     asked = tx.maybe(SQL.asked, scope=row["scope"], id=row["id"], now_us=tx.now_us())
     if asked is not None:
         return f"{asked['tool']} waits for a yes"
-    if tx.maybe(SQL.dispatched, id=row["id"], limit=1) is None:  # most sessions: a hook then imports no effects
+    if tx.maybe(SQL.dispatched, id=row["id"], limit=1) is None:  # for most sessions; saves a hook the import below
         return None
     from standfast.ledger.effects import begin as effects
 
@@ -185,7 +188,7 @@ def expected(tx: Tx, row: Row, stops: Stops | None = None) -> str | None:
 
 
 def proceed(tx: Tx, session_id: str, reason: str | None) -> tuple[InDoubt, ...]:
-    """Journal each doubt that the program passes over."""
+    """Journal each effect in doubt that the program continues past."""
     from standfast.ledger.effects import begin as effects
     from standfast.ledger.effects import transitions
 
@@ -218,7 +221,7 @@ def journal_change(tx: Tx, row: Row, type: str, *, data: serial.Json = None) -> 
 
 
 def found(tx: Tx, before: SessionRecord) -> Resumed:
-    """The counts of a resumed session."""
+    """The earlier state and the counts of a resumed session."""
     counts = tx.one(SQL.counts, id=before.id)
     decisions = tx.all(SQL.open_decisions, id=before.id, limit=IN_DOUBT_MAX)
     return Resumed(

@@ -1,4 +1,4 @@
--- Who has a session: opened, kept, given back; and what it held when it was opened again.
+-- Ownership of a session: opened, extended, ended; and the counts of a resumed one.
 
 -- name: create
 INSERT INTO session (id, scope, key, state, agent, command, cwd, openings, holder, actor, lease_until_us, lease_boot,
@@ -23,8 +23,7 @@ SET lease_until_us = :lease_until_us, lease_boot = :lease_boot, lease_mono_us = 
 WHERE id = :id AND fence = :fence AND holder = :holder
 RETURNING {columns:session}
 
--- The holder goes; the fence stays until the next opening, except when the hold is ended by
--- another holder: then it grows, so that the old holder is refused at once.
+-- Clears the holder. The fence grows only if another holder does it, so that the old holder is refused at once.
 -- name: let_go
 UPDATE session
 SET state = :state, reason = :reason, holder = NULL, lease_until_us = NULL, lease_boot = NULL, lease_mono_us = NULL,
@@ -38,14 +37,14 @@ SET cursor = :cursor, updated_us = :now_us
 WHERE id = :session_id AND fence = :session_fence AND holder = :holder
 RETURNING id
 
--- What was found when a session was opened again. Messages are counted by their positions, not read.
+-- The counts of a resumed session. Messages are counted by their positions, not read.
 -- name: counts
 SELECT (SELECT COUNT(*) FROM step WHERE session_id = :id) AS steps,
        (SELECT COUNT(*) FROM effect WHERE session_id = :id) AS effects,
        (SELECT COALESCE(SUM(next_position - 1), 0) FROM node WHERE session_id = :id) AS messages
 
--- By the index of open effects, however many effects the session has had: COALESCE keeps its own index out of it,
--- and SQLite uses a partial index only for a query that repeats its condition.
+-- Uses the partial index of open effects, because a session may have many effects. COALESCE keeps SQLite from using the
+-- index on session_id, and SQLite uses a partial index only for a query that repeats its condition.
 -- name: dispatched
 SELECT id, tool, key, holder, actor, lease_until_us, lease_boot, lease_mono_us, gave_up_us, dispatched_us
 FROM effect
@@ -65,7 +64,7 @@ LIMIT 1
 -- name: open_decisions
 SELECT id, what FROM decision WHERE session_id = :id AND state = 'open' ORDER BY created_us LIMIT :limit
 
--- How the opening that is under way began.
+-- The journal entry of the current opening.
 -- name: opened
 SELECT type, data FROM event
 WHERE subject = :id AND type IN ('session.opened', 'session.resumed', 'session.taken_over')

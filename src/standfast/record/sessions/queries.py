@@ -1,4 +1,4 @@
-"""Sessions as they stand: by key, by id or the end of one, in pages."""
+"""Finding sessions: by key, by id, by the end of an id, and in pages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def by_key(tx: Tx, key: str) -> Row | None:
 
 
 def crashed(tx: Tx, everywhere: bool, asked: Row, after: str | None) -> list[SessionRecord]:
-    """Pages of held sessions, the oldest first, judged one by one until `limit` are found."""
+    """Crashed sessions, the oldest first. Each held session is checked until `limit` are found."""
     found: list[SessionRecord] = []
     after_us, after_id = (-1, "") if after is None else time_and_id(after)
     while len(found) < asked["limit"]:

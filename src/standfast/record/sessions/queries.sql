@@ -1,4 +1,4 @@
--- Sessions as they stand: by key, by id, in pages.
+-- Finding sessions: by key, by id, in pages.
 
 -- name: by_key
 SELECT {columns:session}
@@ -42,7 +42,7 @@ WHERE (:state = '' OR state = :state)
 ORDER BY updated_us DESC, id DESC
 LIMIT :limit
 
--- Active sessions with a present or former holder: which of them has exited is judged row by row.
+-- Active sessions with a holder. The caller checks whether each holder is alive.
 -- name: held
 SELECT {columns:session}
 FROM session

@@ -21,7 +21,7 @@ ENDS = {"waiting": "session.paused", "completed": "session.completed", "failed":
 
 
 class Sessions(Resource):
-    """Sessions by key or id: open, look, say, fork, end."""
+    """Sessions by key or id: open, show, say, fork, end."""
 
     __slots__ = ()
 
@@ -41,9 +41,9 @@ class Sessions(Resource):
         - `agent`: the name of the agent that works in it.
         - `for_`: hold it for this long after your last command.  [default: 15m]
 
-        The session is created if there is none. An agent that owns it already keeps its fence. `alone` says that no
-        other part of this process has it open; `join` names a session that was opened for this very process (`session
-        run`): then this is that opening, not another. Raises InProgress naming the holder while a live holder has it.
+        The session is created if it does not exist. An agent that owns it already keeps its fence. `alone` means that
+        no other part of this process has it open. `join` names a session that `session run` opened for this process:
+        then this call continues that opening. Raises InProgress, which names the holder, while a live holder has it.
         """
         agent = None if agent is None else agents.checked_name(agent)
         for_us = duration_us(for_, "for_")
@@ -72,9 +72,9 @@ class Sessions(Resource):
         fence: int | None = None,
         holder: str | None = None,
     ) -> SessionRecord:
-        """Give it back: completed, failed or waiting. For its owner, or for any process after its owner has exited.
+        """End a session: completed, failed or waiting. Its owner may do it, or any process after its owner exited.
 
-        With `fence`, LeaseLost if another opening came since. Raises InProgress while another has it.
+        With `fence`, raises LeaseLost if it was opened again since. Raises InProgress while another holder has it.
         """
         if state not in ENDS:
             raise InvalidInput(f"a session ends as {', '.join(ENDS)}, not as {state!r}")
@@ -83,9 +83,9 @@ class Sessions(Resource):
 
     @transactional
     def leave(self, tx: Tx, session: str, *, fence: int, stops: ownership.Stops | None = None) -> SessionRecord:
-        """Leave the block of an opening: completed, or waiting while a person has to settle something.
+        """Leave the block of an opening: completed, or waiting if a person has to settle something.
 
-        `stops` has what stopped calls of this opening, also if the program swallowed the errors.
+        `stops` has the errors that calls of this opening raised, also if the program caught them.
         """
         row = tx.one(queries.SQL.by_id_for_update, id=session)
         reason = ownership.expected(tx, row, stops)
@@ -106,9 +106,9 @@ class Sessions(Resource):
 
     @transactional
     def exited(self, tx: Tx, session: str, *, holder: str, code: int) -> SessionRecord:
-        """The process `holder` has ended with this exit code, a negative one for a signal: end what it held.
+        """End the session that the process `holder` held when it exited with this code (negative for a signal).
 
-        A session it ended itself, or that another process has by now, stays as it is.
+        If the process ended the session itself, or another process holds it now, nothing changes.
         """
         row = tx.one(queries.SQL.by_id_for_update, id=find(tx, session)["id"])
         if row["holder"] != holder:
@@ -122,17 +122,17 @@ class Sessions(Resource):
 
     @transactional
     def proceed(self, tx: Tx, session: str, *, opening: Opening, reason: str | None = None) -> tuple[InDoubt, ...]:
-        """Pass over the effects of a session that are in doubt now: new effects are sent in spite of them."""
+        """Continue although effects of a session are in doubt: new effects are sent. Each doubt is journalled."""
         opening.check(tx)
         return ownership.proceed(tx, session, reason)
 
     def keep(self) -> None:
-        """Renew what the caller holds from now on, until the store is closed."""
+        """Renew the caller's leases from now on, until the store is closed."""
         leases.renewer(self.store).start()
 
     @transactional
     def take(self, tx: Tx, session: str) -> SessionRecord:
-        """End the hold of any holder, alive or not: the next to open it gets it, the old holder is refused."""
+        """End the hold of any holder, alive or not. Later calls of the old holder are refused."""
         row = tx.one(queries.SQL.by_id_for_update, id=find(tx, session)["id"])
         if row["holder"] is None:
             raise Conflict(f"session {row['key']!r} has no holder", hints.command("session", "show", row["key"]))
@@ -164,9 +164,9 @@ class Sessions(Resource):
         node: str | None = None,
         occurred: Time | None = None,
     ) -> Message:
-        """Put one message at the end of a session, or of its sub-agent `node`. Anyone may.
+        """Add one message at the end of a session, or of its sub-agent `node`. Any process may do this.
 
-        With a key it is said once. Raises KeyConflict if the key said something else.
+        With a key the message is stored once. Raises KeyConflict if the key was used for another message.
         """
         occurred_us = past_us(occurred, tx.now_us(), "occurred")
         said = messages.utterance(role, content, key=key, occurred_us=occurred_us, redact=self.store.redact)
@@ -180,7 +180,7 @@ class Sessions(Resource):
     def messages(
         self, tx: Tx, session: str, *, last: int = 50, after: int | None = None, node: str | None = None
     ) -> list[Message]:
-        """The newest `last` in order, without reading the rest; or the next ones behind position `after`."""
+        """The newest `last` messages in order, without reading the others; or the next ones after position `after`."""
         return _messages(tx, find(tx, session), last=last, after=after, node=node)
 
     @query
@@ -199,12 +199,12 @@ class Sessions(Resource):
 
     @query
     def nodes(self, tx: Tx, session: str) -> list[Node]:
-        """The root and the sub-agents, in the order they were made."""
+        """The root and the sub-agents, in the order of their creation."""
         return nodes.all_of(tx, find(tx, session)["id"])
 
     @query
     def get(self, tx: Tx, session: str) -> SessionRecord:
-        """By key, id, or the end of an id. Raises NotFound."""
+        """Get a session by its key, its id or the end of its id. Raises NotFound."""
         return record(tx, find(tx, session))
 
     @query
@@ -232,7 +232,7 @@ class Sessions(Resource):
 
     @query
     def found(self, tx: Tx, before: SessionRecord) -> Resumed:
-        """The counts of a resumed session; messages are not read."""
+        """The earlier state and the counts of a resumed session. Messages are not read."""
         return ownership.found(tx, before)
 
 

@@ -1,14 +1,13 @@
-"""State: values by name, each with a version.
+"""State: values by key, each with a version.
 
-A value lives in a namespace of a scope; a session's own are in the namespace of its id. Every
-change gives it the next version, and versions are never given twice, also not after a delete:
-`swap` therefore decides safely between two writers. A value may end by time, may have to fit a
-JSON schema, and may carry a command that verifies it against the world. The journal keeps every
-version, so that a fork sees its parent's values as they were at the cut.
+A value belongs to a namespace. The namespace of a session's values is the session's id. Each change gives the value its
+next version. A version is never used twice, also not after a delete, so of two concurrent `swap` calls one succeeds. A
+value may expire, may have a JSON schema, and may have a command that verifies it. The journal has every version, so a
+fork of a session sees its parent's values as they were at the cut.
 
-    models     an entry as callers see it, and what they may give
+    models     an entry as callers see it, and the checks of arguments
     schemas    the part of JSON Schema that is checked here
-    values     writing and reading one value inside a transaction
+    values     one value inside a transaction: write, read, delete, verify
     resource   `sf.state`
     session    `s.state`, the values of one session as a dictionary
 """

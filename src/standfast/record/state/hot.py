@@ -61,7 +61,7 @@ class HotState(Resource):
         return True
 
     def _hot(self) -> hot.Hot | None:
-        """The server that the environment names."""
+        """The Valkey server of STANDFAST_HOT_URL, or None."""
         if not hot.url():
             return None
         if not hasattr(self, "_server"):

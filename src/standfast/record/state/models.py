@@ -1,4 +1,4 @@
-"""Entries as callers see them, and what a row of the table says about one."""
+"""Entries as callers see them, made from rows of the table, and the checks of arguments."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Entry(Model):
     updated_us: int
     expires_us: int | None
     json_schema: serial.Json = None
-    """What every value of this key has to fit."""
+    """The JSON schema of every value of this key."""
     verify: str | None = None
-    """The command that compares the value with the world. `standfast state check` alone runs it."""
+    """The command that verifies the value. Only `standfast state check` runs it."""
     verify_by: str | None = None
-    """Who gave the command; None if it was imported, and then nothing runs it."""
+    """The actor that stored the command; None if it was imported. An imported command is never run."""
     verdict: str | None = None
-    """What it last found about this very version: fresh, stale or unknown; None: never asked."""
+    """The result of the command for this version: fresh, stale or unknown; None if it has not run."""
     evidence: str | None = None
     verified_us: int | None = None
     receipt: Receipt | None = None
@@ -53,21 +53,21 @@ class Entry(Model):
 
 
 class Namespace(Model):
-    """A namespace, and how many values it holds."""
+    """A namespace, and the number of its values."""
 
     name: str
     values: int
 
 
 class Place(NamedTuple):
-    """Where a key means something; a session's own namespace is its id."""
+    """The namespace of a key. The namespace of a session is its id."""
 
     keyspace: Keyspace
-    """A session's values are kept in its scope, and in no repository: its id is unique in the store."""
+    """A session's values belong to its scope and to no repository: its id is unique in the store."""
     namespace: str
     session_id: str | None = None
     label: Label | None = None
-    """The repository of a session; the caller's, if it is not given."""
+    """The repository of the session. Default: the caller's."""
 
     @property
     def columns(self) -> Row:
@@ -79,7 +79,7 @@ class Place(NamedTuple):
         return {**self.columns, "key": keys.checked(key, "a state's key")}
 
     def subject(self, key: str) -> str:
-        """By which the journal knows it."""
+        """The subject of its journal entries."""
         return f"state:{self.namespace}:{key}"
 
 
@@ -106,7 +106,7 @@ def entry(row: Row) -> Entry:
 
 
 def stored(value: serial.Json, namespace: str, key: str) -> serial.Json:
-    """The value as it is handed out: read-only, with a refusal that names the method to use."""
+    """The value as callers get it: read-only. A change raises InvalidInput that names the method to use."""
     if type(value) not in (dict, list):
         return value
     where = "" if not namespace else f", namespace={namespace!r}"
@@ -118,7 +118,7 @@ def stored(value: serial.Json, namespace: str, key: str) -> serial.Json:
 
 
 def command_text(command: object, actor: str | None) -> str | None:
-    """A command as it is stored, with the actor that gave it; without an actor it was imported."""
+    """A command as it is stored, with the actor that stored it; None for an imported one."""
     if command is None:
         return None
     if not isinstance(command, str) or not command.strip() or len(command) > COMMAND_MAX:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from standfast.record.state.hot import HotState
 
 ATTEMPTS_MAX = 20
-"""How often `update` reads again after another writer was faster, by default."""
+"""The default number of attempts of `update`."""
 EXPIRE_MAX = 1000
 PAUSE_MAX_S = 0.05
 
@@ -40,7 +40,7 @@ class State(Resource):
 
     @property
     def hot(self) -> HotState:
-        """Values that may be lost at any moment: in Valkey if STANDFAST_HOT_URL is set, otherwise in the store."""
+        """Values that may be lost at any time: in Valkey if STANDFAST_HOT_URL is set, otherwise in the store."""
         from standfast.record.state.hot import HotState  # it uses this class
 
         if not hasattr(self, "_hot"):
@@ -54,8 +54,8 @@ class State(Resource):
 
         - `namespace`: the namespace of the key; the namespace of a session is its id.
 
-        Raises NotFound. `returns` is the type the value is read as: a field that is missing takes its default, a
-        renamed one is read from its old name too, an unknown one is passed over.
+        Raises NotFound. `returns` is the type to decode to: a missing field gets its default, a renamed one is read
+        from its old name too, an unknown one is ignored.
         """
         found = self._read(lambda tx: self._entry(tx, key, namespace))
         return found if returns is None else found.replace(value=serial.decode(found.value, returns, what=key))
@@ -68,7 +68,7 @@ class State(Resource):
         return found
 
     def _place(self, tx: Tx, namespace: str) -> Place:
-        """In this repository; a session's values, whose namespace is its id, are the session's wherever it is."""
+        """The namespace in this repository. The values of a session belong to the session in every repository."""
         row = tx.maybe(SQL.session, id=namespace) if is_id(namespace) else None
         if row is None:
             return Place(self.keyspace, namespace)
@@ -88,11 +88,11 @@ class State(Resource):
         json_schema: serial.Json = NOT_GIVEN,
         verify: str | None = NOT_GIVEN,
     ) -> Entry:
-        """Store it, over any older value. `for_` ends it by time.
+        """Store a value, also over an older one. With `for_` it expires after that time.
 
-        `json_schema` is checked at this write and every later one; `verify` is a command that only
-        `standfast state check` runs. Both stay with the key until they are given again, or None.
-        Raises InvalidInput naming the field that does not fit the key's schema.
+        `json_schema` is checked at this write and at every later one. `verify` is a command that only
+        `standfast state check` runs. Both stay with the key until a call gives another one, or None.
+        Raises InvalidInput that names the field which does not fit the schema.
         """
         for_us = duration_us(for_, "for_")
         wish = Wish(for_us=for_us, json_schema=json_schema, verify=verify)
@@ -111,9 +111,9 @@ class State(Resource):
         json_schema: serial.Json = NOT_GIVEN,
         verify: str | None = NOT_GIVEN,
     ) -> Entry:
-        """Store it only if the version is still this one; 0 means that there must be none yet.
+        """Store a value only over this version; 0 means that the key must have no value.
 
-        Raises VersionConflict with the version that is there.
+        Raises VersionConflict with the current version.
         """
         for_us = duration_us(for_, "for_")
         wish = Wish(for_us=for_us, json_schema=json_schema, verify=verify)
@@ -130,12 +130,12 @@ class State(Resource):
         for_: Duration | None = None,
         attempts_max: int = ATTEMPTS_MAX,
     ) -> Entry:
-        """Store what `fn` makes of the value; if another writer was faster, read again and call `fn` again.
+        """Store the result of `fn(value)`. If another writer was faster, read again and call `fn` again.
 
-        `fn` runs outside any transaction, once for each attempt. Without a value it is called with
-        `default`, or NotFound is raised. The value's end stays, unless `for_` is given. With
-        `returns`, `fn` gets and gives that type, and fields it does not know stay as they are.
-        Raises VersionConflict once `attempts_max` writers were faster; then nothing was written.
+        `fn` runs outside any transaction, once per attempt. If the key has no value, `fn` gets `default`; without a
+        default, NotFound is raised. The expiry stays, unless `for_` is given. With `returns`, `fn` gets and returns
+        that type, and unknown fields stay as they are. Raises VersionConflict after `attempts_max` attempts; then
+        nothing was written.
         """
         for_us = duration_us(for_, "for_")
         refused_inside(self.tx, "state.update")
@@ -167,7 +167,7 @@ class State(Resource):
         try:
             version = found.version if found else 0
             return self._write(lambda tx: values.put(tx, self._place(tx, namespace), key, made, wish, version=version))
-        except NotFound as error:  # it was taken away, or its time came, after it was read
+        except NotFound as error:  # it was deleted or expired after it was read
             raise VersionConflict(error.message, error.hint) from None
 
     def _found(self, key: str, namespace: str) -> Entry | None:
@@ -189,9 +189,9 @@ class State(Resource):
 
     @transactional
     def expire(self, tx: Tx, *, limit: int = EXPIRE_MAX) -> int:
-        """Empty values whose time is over, in every scope, and say how many; 0 when nothing is left.
+        """Empty expired values in every scope, to free space, and return their number; 0 when none is left.
 
-        Reads are right without it: they skip expired values. It releases the space.
+        Reads skip expired values anyway.
         """
         return values.expire(tx, page_size(limit, EXPIRE_MAX))
 
@@ -199,16 +199,16 @@ class State(Resource):
 
     @query
     def to_verify(self, tx: Tx, *, namespace: str = "", after: str = "", limit: int = 50) -> EntryList:
-        """Those with a command that verifies them, by key. Nothing is run here."""
+        """The values with a command that verifies them, by key. This runs no command."""
         return self._page(tx, SQL.page_to_verify, namespace, after, limit)
 
     @transactional
     def verified(
         self, tx: Tx, key: str, *, version: int, verdict: str, evidence: str | None = None, namespace: str = ""
     ) -> Entry:
-        """Record what was found about one version: fresh, stale or unknown. The version stays.
+        """Record the verdict about one version: fresh, stale or unknown. The version does not change.
 
-        Raises VersionConflict if the value has changed since: the verdict was about another one.
+        Raises VersionConflict if the value has another version now.
         """
         place = self._place(tx, namespace)
         return values.verified(tx, place, key, version=version, verdict=verdict, evidence=evidence)
@@ -222,7 +222,7 @@ class State(Resource):
 
     @query
     def namespaces(self, tx: Tx, *, after: str | None = None, limit: int = 50) -> NamespaceList:
-        """List the namespaces that hold values here, and how many; a session's is its id.
+        """List the namespaces of this repository with their number of values; a session's is its id.
 
         - `after`: start after this namespace, the last one of the page before.
         """
@@ -242,7 +242,7 @@ class State(Resource):
 
 
 def _stand_back(attempt: int) -> None:
-    """Let the others finish: the more of them there were, the longer."""
+    """Sleep for a random time that grows with each attempt, so that other writers can finish."""
     import random
     import time
 

@@ -121,7 +121,7 @@ class _Check:
             if self._work > WORK_MAX or self._depth > DEPTH_MAX:
                 raise InvalidInput("this schema takes too many comparisons for this value", "use fewer alternatives")
             if schema is False:
-                raise Misfit(path, "nothing may be here")
+                raise Misfit(path, "no value is allowed here")
             for word, wanted in schema.items() if isinstance(schema, dict) else ():
                 self._keyword(word, value, wanted, path, schema)
         finally:
@@ -160,7 +160,7 @@ class _Check:
         if word == "required":
             for name in wanted:
                 if name not in value:
-                    raise Misfit(_at(path, name), "it is required, and not there")
+                    raise Misfit(_at(path, name), "the field is required")
         elif word == "properties":
             for name in wanted:
                 if name in value:
@@ -195,7 +195,7 @@ class _Check:
             case "oneOf":
                 n = sum(self._fits(value, inner, path) for inner in wanted)
                 if n != 1:
-                    fact = f"{_shown(value)} fits {n} of the {len(wanted)} alternatives, and one is wanted"
+                    fact = f"{_shown(value)} fits {n} of the {len(wanted)} alternatives, expected one"
                     raise Misfit(path, fact)
             case "not":
                 if self._fits(value, wanted, path):

@@ -18,9 +18,9 @@ from standfast.record.state.values import SQL, Wish, at_cut, live, put, remove
 
 
 class SessionState(MutableMapping[str, serial.Json]):
-    """The values of one session, as a dictionary on disk. Only its owner changes them here.
+    """The values of one session, as a dictionary on disk. Only the owner of the session may change them here.
 
-    `s.state["branch"] = "fix-42"` is durable when the line is done.
+    `s.state["branch"] = "fix-42"` is on disk when the assignment returns.
     """
 
     awaited = True
@@ -39,7 +39,7 @@ class SessionState(MutableMapping[str, serial.Json]):
         return default if found is None else found.value
 
     def setdefault(self, key: str, default: serial.Json = None) -> serial.Json:
-        """The value of a key, which is stored first if there is none. Read-only, like every value read here."""
+        """The value of a key. If there is none, `default` is stored first. Values that you read are read-only."""
         if (found := self.entry(key)) is None:
             found = self.set(key, default)
         return found.value
@@ -49,17 +49,17 @@ class SessionState(MutableMapping[str, serial.Json]):
         return self._opening.store.read(lambda tx: self._look(tx, key))
 
     def set(self, key: str, value: serial.Json, *, for_: Duration | None = None) -> Entry:
-        """Store it. Raises LeaseLost if the session was taken over."""
+        """Store a value. Raises LeaseLost if the session was taken over."""
         wish = Wish(for_us=duration_us(for_, "for_"))
         return self._write(lambda tx, place: put(tx, place, key, value, wish))
 
     def swap(self, key: str, value: serial.Json, *, version: int, for_: Duration | None = None) -> Entry:
-        """Store it only over this version; 0 means that there must be none yet."""
+        """Store a value only over this version; 0 means that the key must have no value."""
         wish = Wish(for_us=duration_us(for_, "for_"))
         return self._write(lambda tx, place: put(tx, place, key, value, wish, version=version))
 
     def delete(self, key: str) -> Entry:
-        """Take it away. Raises NotFound."""
+        """Delete a value. Raises NotFound."""
         return self._write(lambda tx, place: self._remove(tx, place, key))
 
     def __setitem__(self, key: str, value: serial.Json) -> None:
@@ -103,7 +103,7 @@ class SessionState(MutableMapping[str, serial.Json]):
         return None
 
     def _remove(self, tx: Tx, place: Place, key: str) -> Entry:
-        # In a fork the value may be the parent's: hiding it takes a row of our own.
+        # In a fork the value may be the parent's. Deleting it needs a row in the fork.
         own = tx.maybe(SQL.get, **place.named(key))
         if own is None and self._look(tx, key) is not None:
             put(tx, place, key, None)

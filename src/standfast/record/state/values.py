@@ -1,4 +1,4 @@
-"""One value inside a transaction: written over nothing, anything or one version; taken away; verified."""
+"""One value inside a transaction: write, read, delete, expire, verify."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ EXPIRED_SHOWN = 50
 
 
 class Wish(NamedTuple):
-    """The columns written beside the value: its end, its schema, its command."""
+    """The columns that are written with the value: its expiry, its schema, its command."""
 
     for_us: int | None = None
     keep_end: bool = False
     json_schema: serial.Json = NOT_GIVEN
     verify: str | None = NOT_GIVEN
     imported: bool = False
-    """The command comes from elsewhere: nothing runs it until a person here gives it again."""
+    """The command was imported: it is never run until a person stores it again."""
 
 
 def put(
     tx: Tx, place: Place, key: str, value: serial.Json, wish: Wish | None = None, *, version: int | None = None
 ) -> Entry:
-    """Write one value; with a `version`, only over that one, and 0 is none."""
+    """Write one value; with a `version`, only over that version (0: no value yet)."""
     wish = wish or Wish()
     if version is not None and not _is_version(version):
         raise InvalidInput("a version is a whole number: 0 for none yet, or the one that was read")
@@ -53,7 +53,7 @@ def put(
     crash.point("state.before_set")
     made = _write(tx, row, version)
     if made is None and row["keep_schema"]:
-        # Most keys have no schema, and pay for none: only now it is read, and the row is held meanwhile.
+        # Most keys have no schema, so it is read only if the first write was refused. The row is locked meanwhile.
         found = tx.maybe(SQL.get_for_update, **place.named(key))
         if found is not None and found["json_schema"] is not None and _over(tx, found, version):
             schemas.check(value, schemas.compiled(serial.read(found["json_schema"])), key)
@@ -73,19 +73,19 @@ def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Ent
 
 
 def look(tx: Tx, place: Place, key: str) -> Entry | None:
-    """The stored value; None if there is none, or its time is over."""
+    """The stored value; None if there is none or it has expired."""
     row = tx.maybe(SQL.get, **place.named(key))
     return entry(row) if row is not None and live(tx, row) else None
 
 
 class ValueAtCut(NamedTuple):
-    """What the journal says of a key: a value, or that there was none any more."""
+    """The value of a key in the journal; None if it was deleted or has expired."""
 
     entry: Entry | None
 
 
 def at_cut(tx: Tx, place: Place, key: str, cut_seq: int) -> ValueAtCut | None:
-    """A value as it was at a cut; None if the journal has none. Expired values are not returned."""
+    """A value as it was at the cut of a fork; None if the journal has no entry for the key."""
     event = tx.maybe(SQL.at_cut, subject=place.subject(key), cut_seq=cut_seq)
     if event is None:
         return None
@@ -93,7 +93,7 @@ def at_cut(tx: Tx, place: Place, key: str, cut_seq: int) -> ValueAtCut | None:
     over = data["expires_us"] is not None and data["expires_us"] <= tx.now_us()
     if event["type"] == "state.deleted" or over:
         return ValueAtCut(None)
-    if "value" not in data:  # it ends by itself, so the journal has no copy of it: the value itself, if still there
+    if "value" not in data:  # the journal has no copy of a value that expires: use the current row, if it is the same
         found = look(tx, place, key)
         return ValueAtCut(found if found is not None and found.version == data["version"] else None)
     value = stored(data["value"], place.namespace, key)
@@ -101,7 +101,7 @@ def at_cut(tx: Tx, place: Place, key: str, cut_seq: int) -> ValueAtCut | None:
 
 
 def expire(tx: Tx, limit: int) -> int:
-    """Empty expired values, in every scope. Reads do not change: they skip them already."""
+    """Empty expired values in every scope. Reads skip them anyway."""
     crash.point("state.before_expire")
     gone = tx.all(SQL.expire, now_us=tx.now_us(), limit=limit)
     if gone:
@@ -112,7 +112,7 @@ def expire(tx: Tx, limit: int) -> int:
 
 
 def verified(tx: Tx, place: Place, key: str, *, version: int, verdict: str, evidence: str | None) -> Entry:
-    """What its command found about one version. Raises VersionConflict if it is another by now."""
+    """Record the verdict of a command about one version. Raises VersionConflict if the version has changed."""
     if verdict not in VERDICTS:
         raise InvalidInput(f"a verdict is {', '.join(VERDICTS)}, not {serial.clean(str(verdict), 40)!r}")
     words = serial.clean(evidence, EVIDENCE_MAX) if evidence else ""
@@ -179,7 +179,7 @@ def _is_version(version: object) -> bool:
 
 
 def _over(tx: Tx, row: Row, version: int | None) -> bool:
-    """Whether a write of this `version` may go over this row."""
+    """Whether a write with this `version` may replace this row."""
     if version is None:
         return True
     return row["version"] == version if live(tx, row) else version == 0
@@ -200,7 +200,7 @@ def _journal(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
 
 
 def _journalled(made: Entry) -> dict[str, serial.Json]:
-    """A value that ends by itself leaves only a salted hash in the journal, which is kept permanently."""
+    """The data of the journal entry. It has only a salted hash of a value that expires: the journal stays forever."""
     said: dict[str, serial.Json] = {"version": made.version, "expires_us": made.expires_us}
     if not made.expires_us:
         return {**said, "value": made.value}

@@ -1,4 +1,4 @@
--- Values by name, with versions that only grow: a deleted or swept value stays as a row whose end is 0.
+-- Values by key. Versions only grow, so a deleted or emptied value stays as a row with expires_us = 0.
 
 -- name: get
 SELECT {columns:state}
@@ -11,8 +11,8 @@ FROM state
 WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key = :key
 {for_update}
 
--- In both: a key that has a schema is written only by a caller that says which one was checked. With `create`, only a
--- key without a value is written.
+-- In `set` and `swap`: a key with a schema is written only if :checked is that schema. With `create`, only a key without
+-- a value is written.
 -- name: set
 INSERT INTO state (scope, repository, namespace, key, value, version, json_schema, verify, actor, updated_us,
                    expires_us, git_dir, origin)
@@ -38,7 +38,7 @@ WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND
   AND (:keep_schema = 0 OR COALESCE(json_schema, '') = :checked)
 RETURNING {columns:state}
 
--- The row stays, so that a version is never given twice; its schema and its command go.
+-- The row stays, so that a version is never used twice. Its schema and its command are deleted.
 -- name: delete
 UPDATE state
 SET value = 'null', version = version + 1, json_schema = NULL, verify = NULL, verified_us = NULL, verdict = NULL,
@@ -47,7 +47,7 @@ WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND
   AND (expires_us IS NULL OR expires_us > :now_us)
 RETURNING {columns:state}
 
--- Empties expired values. Its end becomes 0: it is not found here again.
+-- Empties expired values. Their expires_us becomes 0, so that this does not find them again.
 -- name: expire
 WITH ended AS MATERIALIZED
     (SELECT scope, repository, namespace, key FROM state WHERE expires_us > 0 AND expires_us <= :now_us
@@ -58,7 +58,7 @@ WHERE expires_us > 0 AND expires_us <= :now_us
   AND (scope, repository, namespace, key) IN (SELECT scope, repository, namespace, key FROM ended)
 RETURNING namespace, key
 
--- Not a new version: the data about the value has changed, not the value.
+-- The version does not change, because the value does not.
 -- name: verified
 UPDATE state
 SET verified_us = :now_us, verdict = :verdict
@@ -92,16 +92,16 @@ GROUP BY namespace
 ORDER BY namespace
 LIMIT :limit
 
--- Every key there ever was, deleted ones too: a fork asks what they were at its cut.
+-- Every key, including deleted ones: a fork needs their values at its cut.
 -- name: keys_ever
 SELECT key FROM state WHERE scope = :scope AND repository = :repository AND namespace = :namespace AND key > :after ORDER BY key LIMIT :limit
 
--- What the journal says a value was at a cut.
+-- The last change of a value before a cut.
 -- name: at_cut
 SELECT type, data FROM event
 WHERE subject = :subject AND seq <= :cut_seq AND type IN ('state.set', 'state.deleted')
 ORDER BY seq DESC LIMIT 1
 
--- Whose namespace this is: a session's is its id.
+-- The session whose id is this namespace.
 -- name: session
 SELECT scope, git_dir, origin FROM session WHERE id = :id

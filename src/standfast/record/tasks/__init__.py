@@ -1,22 +1,22 @@
-"""Tasks: work to do, identified by its text; one per problem, however often it is reported.
+"""Tasks: work to do, identified by its text. One problem is one task, no matter how often it is reported.
 
             add                    done, sweep                     add, after the cool-down
     (never) ───▶ open ────────────────────────────▶ closed ────────────────────────────────▶ open, episode 2
                  │ ▲ ▲                                │ ▲
                  │ │ └───────────── reopen ───────────┘ └─ add, within the cool-down: counted, stays closed
-                 │ └─ reopen, or its time comes
+                 │ └─ reopen, or the snooze ends
                  ├─ snooze ─▶ snoozed      counted, not handed out
                  └─ accept ─▶ accepted     counted, never handed out
 
-Claimed is no state: it is a lease. One worker gets a task, with a fence; a dead process's task is
-ready again at once, an actor's when its lease expires, and a late holder is refused.
+Claimed is no state: it is a lease. One worker gets a task, with a fencing token. If a process dies, its task is ready
+again at once. The task of an actor is ready again when its lease expires. A late holder is refused.
 
-    fingerprint.py   when two sightings are of the same problem
-    sightings.py     one statement opens or counts; sweeps close problems that are no longer seen
-    claims.py        which tasks are ready, and who gets them
-    changes.py       finding, changing, closing
-    graph.py         needs and goals: what waits for what
-    queries.py       pages, and everything about one
+    fingerprint.py   the identity of a task
+    sightings.py     reports: one statement opens or counts; sweeps close problems that are no longer reported
+    claims.py        which tasks are ready, and how a worker claims one
+    changes.py       find, change, close
+    graph.py         needs and goals
+    queries.py       pages, and one task in full
     resource.py      sf.tasks
     models.py        what callers see
 """

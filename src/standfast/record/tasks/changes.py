@@ -27,7 +27,7 @@ from standfast.record.tasks.models import (
 SQL = load(__name__)
 
 Which = str | Task
-"""A task as callers name it: its id, the end of its id, its fingerprint, or the task itself."""
+"""How callers name a task: by its id, the end of its id, its fingerprint, or the task itself."""
 
 
 # -- finding -----------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def named(row: Row) -> str:
 
 
 def _by_fingerprint(tx: Tx, fingerprint: str) -> Row | None:
-    """Its newest episode."""
+    """The newest episode of a fingerprint."""
     return tx.maybe(SQL.by_fingerprint, fingerprint=fingerprint, **tx.caller.keyspace._asdict())
 
 
@@ -57,7 +57,7 @@ find, locked = CLAIMS.find, CLAIMS.locked
 
 
 def locked_alone(tx: Tx, which: Which) -> Row:
-    """The locked row, with sightings of the same problem kept out: for a change that opens or closes an episode."""
+    """The locked row, for a change that opens or closes an episode. Reports of the same problem wait."""
     if isinstance(which, Task):
         id, keyspace, fingerprint = which.id, Keyspace(which.scope, which.repository), which.fingerprint
     else:
@@ -84,12 +84,12 @@ def current(tx: Tx, row: Row) -> Row | None:
 
 
 def outsider(tx: Tx, row: Row) -> int:
-    """1 if a change by the caller has to fence off a holder that is late or gone."""
+    """1 if the caller's change takes the task from a holder that is late or has exited, else 0."""
     return int(row["holder"] is not None and not leases.may_act_for(tx, row))
 
 
 def fenced_off(tx: Tx, row: Row) -> dict[str, serial.Json]:
-    """What the journal says about that holder."""
+    """The data about that holder for the journal."""
     return {"fenced_off": row["holder"], "fence": row["fence"] + 1} if outsider(tx, row) else {}
 
 
@@ -114,7 +114,7 @@ def close(
     cool_down_us: int | None = None,
     data: dict[str, serial.Json] | None = None,
 ) -> Task:
-    """Close a locked row that is not closed. A holder that is not the caller is fenced off."""
+    """Close a locked row that is not closed. Another holder is fenced off: its later calls are refused."""
     crash.point("task.before_close")
     grow = outsider(tx, row)
     data = {**(data or {}), **fenced_off(tx, row)} or None
@@ -133,7 +133,7 @@ def close(
 
 
 def let_go(tx: Tx, row: Row, *, grow: int = 0) -> Row:
-    """The row without its holder. Not journalled: the caller records why."""
+    """Clear the holder. Not journalled: the caller journals the reason."""
     tx.defer(SQL.let_go, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us())
     return row | FREE | {"fence": row["fence"] + grow, "updated_us": tx.now_us()}
 
@@ -141,7 +141,7 @@ def let_go(tx: Tx, row: Row, *, grow: int = 0) -> Row:
 def rest(
     tx: Tx, which: Which, state: str, type: str, *, data: dict[str, serial.Json] | None = None, **columns: Any
 ) -> Task:
-    """Snoozed or accepted: out of `next`, without a holder."""
+    """Make a task snoozed or accepted, without a holder. `next` does not list it."""
     row = CLAIMS.own(tx, which)
     _refuse_closed(row, state)
     crash.point("task.before_change")

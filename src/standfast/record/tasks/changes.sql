@@ -1,6 +1,6 @@
 -- Tasks: found, changed, closed. Every change is on a row that this transaction has locked.
 
--- The newest episode: the only one that may not be closed.
+-- The newest episode. All older ones are closed.
 -- name: by_fingerprint
 SELECT {columns:task}
 FROM task
@@ -8,9 +8,9 @@ WHERE scope = :scope AND repository = :repository AND fingerprint = :fingerprint
 ORDER BY episode DESC
 LIMIT 1
 
--- One sighting, closing or reopening of a problem at a time. The unique indexes alone would do, but
--- on PostgreSQL a race is then reported as an error, and a return could miss the cool-down of a closing
--- that is just being committed. SQLite has one writer anyway.
+-- Only one transaction at a time reports, closes or reopens a problem. Without this lock, PostgreSQL would report a race
+-- as an error of the unique index, and a report could miss the cool-down of a closing that is not committed yet. SQLite
+-- has one writer anyway.
 -- name: alone [sqlite]
 SELECT 1 AS alone
 
@@ -33,7 +33,7 @@ SET state = 'closed', reason = :reason, result = :result, cool_down_us = :cool_d
 WHERE id = :id AND fence = :fence AND state <> 'closed'
 RETURNING id
 
--- Clear the holder; the fence grows only if another caller ends the hold, so that the old holder is refused.
+-- Clear the holder. The fence grows only if another caller does it, so that the old holder is refused.
 -- name: let_go
 UPDATE task
 SET {lease_none},

@@ -1,4 +1,4 @@
-"""Claims of tasks: which task is ready, and what taking it writes. `core/claims.py` has the rest."""
+"""Claims of tasks: which task is ready, and the rows that a claim writes. `core/claims.py` has the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_MAX = 5
 
 
 class ClaimFilter(NamedTuple):
-    """Which tasks a worker wants, and how it will hold what it gets."""
+    """Which tasks a worker wants, and the duration of its lease."""
 
     label: str
     kind: str
@@ -36,7 +36,7 @@ class ClaimFilter(NamedTuple):
 
 
 def next_ready(tx: Tx, asked: ClaimFilter, limit: int) -> list[Task]:
-    """The first `limit` that could be claimed now, in the order in which they would be."""
+    """The first `limit` tasks that can be claimed now, in the order of claims."""
     listed: list[Task] = []
     at: Row = {"priority": -1, "created_us": 0, "id": ""}
     for _ in range(PAGES_MAX):
@@ -49,7 +49,7 @@ def next_ready(tx: Tx, asked: ClaimFilter, limit: int) -> list[Task]:
 
 
 def claim_next(tx: Tx, asked: ClaimFilter) -> Task | None:
-    """The most urgent one that is ready, or None."""
+    """Claim the most urgent task that is ready; None if there is none."""
     crash.point("task.before_claim")
     CLAIMS.expire_dead(tx)
     row = tx.maybe(SQL.ready, **asked.filters(tx))
@@ -57,7 +57,7 @@ def claim_next(tx: Tx, asked: ClaimFilter) -> Task | None:
 
 
 def claim(tx: Tx, which: changes.Which, asked: ClaimFilter) -> Task:
-    """This very one, if no live holder has it. Raises InProgress, Conflict, IllegalTransition."""
+    """Claim this task. Raises InProgress if a live holder has it, Conflict, IllegalTransition."""
     crash.point("task.before_claim")
     row = changes.locked(tx, which)
     _refuse_unready(tx, row)
@@ -70,7 +70,7 @@ def claim(tx: Tx, which: changes.Which, asked: ClaimFilter) -> Task:
 
 
 def release(tx: Tx, which: changes.Which, *, force: bool) -> Task:
-    """Give it back; with `force`, take it from its holder."""
+    """Clear the caller's claim; with `force`, the claim of any holder."""
     row = changes.locked(tx, which) if force else CLAIMS.own(tx, which)
     if row["holder"] is None:
         return task(tx, row)
@@ -116,7 +116,7 @@ def _in_progress(tx: Tx, row: Row, *, ours: bool) -> InProgress:
     refusal = leases.in_progress(tx, changes.named(row), row)
     if not ours:
         return InProgress(refusal.message, "see free tasks: standfast task next")
-    # A claim that ended in CommitUnknown may have been written: its caller holds a task it was never given.
+    # A claim that raised CommitUnknown may be stored: then its caller holds a task without knowing it.
     name = short(row["id"])
-    hint = f'yours, also if the answer to a claim was lost: go on with tasks.get("{name}"), or tasks.release("{name}")'
-    return InProgress(f"{refusal.message} (this very process)", hint)
+    hint = f'you hold it, also if the answer to a claim was lost: tasks.get("{name}"), or tasks.release("{name}")'
+    return InProgress(f"{refusal.message} (this process)", hint)

@@ -1,6 +1,6 @@
--- Claims: the most urgent task that is ready goes to one of those who ask.
+-- Claims: one worker gets the most urgent task that is ready.
 
--- Ready: open or awake again, without a holder, everything it needs closed, nothing unfinished below it.
+-- Ready: open, or its snooze has ended; without a live holder; every task that it needs is closed; no open task below it.
 -- name: ready
 SELECT {columns:task}
 FROM task t
@@ -17,7 +17,7 @@ ORDER BY t.priority, t.created_us, t.id
 LIMIT 1
 {skip_locked}
 
--- The same, to look at: those held by a process are judged outside.
+-- The same without a lock. The caller checks whether a process that holds a task is alive.
 -- name: ready_page
 SELECT {columns:task}
 FROM task t
@@ -34,7 +34,7 @@ WHERE t.scope = :scope AND t.repository = :repository AND t.state IN ('open', 's
 ORDER BY t.priority, t.created_us, t.id
 LIMIT :limit
 
--- Its state is not written: SQLite would rewrite five indexes for nothing.
+-- The state is not written, because SQLite would rewrite five indexes.
 -- name: take
 UPDATE task
 SET {lease_set}, fence = fence + 1, updated_us = :now_us

@@ -1,13 +1,13 @@
-"""Fingerprints: when two sightings are of the same problem.
+"""Fingerprints: two reports with the same fingerprint are about the same problem.
 
     f1:  SHA-256 of the canonical JSON [source, kind, normalised title]
 
-Normalised: case folded, runs of white space made one space, and what changes from one sighting to
-the next replaced by a word: a UUID, a moment (2026-11-15T03:00:00Z, 03:00:00), a long hexadecimal
-number (eight digits or more, letters and figures mixed: a commit, an address). A date alone, a line
-number and a count stay: they usually tell one problem from another.
+Normalised: case folded, runs of white space made one space, and parts that change from report to report replaced by a
+word: a UUID, a time (2026-11-15T03:00:00Z, 03:00:00), and a long hexadecimal number (eight digits or more, letters and
+figures mixed, such as a commit or an address). A date alone, a line number and a count stay, because they usually
+distinguish two problems.
 
-The rule is part of every stored row. A better one would be `f2:`, beside this one.
+The rule is part of every stored row and never changes. A new rule would have the prefix `f2:`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 
 from standfast import serial
 
-# Compiled on first use. The order matters: a UUID holds long hexadecimal runs, a moment holds a time.
+# Compiled on first use. The order matters: a UUID contains hexadecimal numbers, and a timestamp contains a time.
 _ZONE = r"(?: ?(?:z|utc|[+-][0-9]{2}:?(?:[0-9]{2})?))?"
 _SECONDS = r":[0-9]{2}(?:[.,][0-9]+)?"
 _REPLACED = (
@@ -32,7 +32,7 @@ _REPLACED = (
 
 
 def fingerprint(title: str, *, kind: str, source: str) -> str:
-    """What a sighting is known by. Labels, body and priority never count."""
+    """The identity of a task. Labels, body and priority do not count."""
     return "f1:" + serial.hash([source, kind, normalised(title)]).removeprefix("h1:")
 
 

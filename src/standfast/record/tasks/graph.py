@@ -1,8 +1,7 @@
-"""The tasks a task waits for: those it needs, and, for a goal, those below it.
+"""The tasks that a task waits for: the tasks it needs and, for a goal, the tasks below it.
 
-A task with tasks below it is a goal: it is not handed out before they are settled, and its progress is
-counted from them on each read. Both kinds of waiting form one graph, and a change that would make a cycle is refused
-inside its transaction.
+A task with tasks below it is a goal. It is ready when they are closed or accepted, and each read counts its progress
+from them. Both relations form one graph. A change that would make a cycle is refused inside its transaction.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ def unneed(tx: Tx, which: changes.Which, on: changes.Which) -> Task:
 
 
 def refuse_circle(tx: Tx, waiting: str, on: Row) -> None:
-    """Raises Conflict if `on` already waits for the task that is to wait for it. The caller is alone in the graph."""
+    """Raises Conflict if `on` already waits for the task `waiting`. The caller holds the lock of the graph."""
     if waiting != on["id"] and tx.maybe(SQL.waits_for, id=waiting, other=on["id"]) is None:
         return
     raise Conflict(
         f"{changes.named(on)} waits for {short(waiting)} already: each would wait for the other",
-        f"see what waits for what: {hints.command('task', 'show', short(on['id']))}",
+        f"see its needs: {hints.command('task', 'show', short(on['id']))}",
         code="circle",
     )
 

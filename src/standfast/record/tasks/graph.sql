@@ -1,4 +1,4 @@
--- The tasks a task waits for: those it needs, and those below it.
+-- The tasks that a task waits for: the tasks it needs, and the tasks below it.
 
 -- name: need
 INSERT INTO task_need (task_id, needs_id) VALUES (:task_id, :needs_id)
@@ -12,8 +12,8 @@ RETURNING task_id
 -- name: count_needs
 SELECT COUNT(*) AS count FROM task_need WHERE task_id = :id
 
--- Everything that waits for a task, directly or not: what needs it, and the goal above it. A row for
--- each kind of step, because PostgreSQL lets a recursion name itself only once.
+-- Every task that waits for a task, directly or not: tasks that need it, and the goal above it. `step` has a row for each
+-- of the two relations, because in PostgreSQL a recursive query may refer to itself only once.
 -- name: waits_for
 WITH RECURSIVE step (kind) AS (VALUES (0), (1)),
 waiting (id) AS (
@@ -49,7 +49,7 @@ WHERE c.parent_id = :id
 ORDER BY c.priority, c.id
 LIMIT :limit
 
--- The leaves below a goal, each by its newest episode.
+-- Counts the leaves below a goal, each by its newest episode.
 -- name: progress
 WITH RECURSIVE below (id, state, holder, scope, repository, fingerprint, episode, depth) AS (
     SELECT id, state, holder, scope, repository, fingerprint, episode, 1 FROM task WHERE parent_id = :id

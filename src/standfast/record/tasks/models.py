@@ -1,4 +1,4 @@
-"""Tasks as callers see them, and what a row of the table says about one."""
+"""Tasks as callers see them, made from rows of the table, and the checks of arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT_MAX = 100_000
 LABELS_MAX = 20
 LABEL_MAX = 60
 
-_UNFIT = "[\x00\ud800-\udfff]"  # compiled on first use: what no store can hold
+_UNFIT = "[\x00\ud800-\udfff]"  # characters that no engine can store; compiled on first use
 
 
 class Task(Model):
@@ -34,7 +34,7 @@ class Task(Model):
     fingerprint: str
     episode: int
     state: str
-    """open, snoozed, accepted or closed. A snooze that is over reads as open: no process has to wake it."""
+    """open, snoozed, accepted or closed. When a snooze has ended, the task reads as open."""
     reason: str | None
     """Why it was closed or accepted."""
     title: str
@@ -57,7 +57,7 @@ class Task(Model):
     due_us: int | None
     holder: str | None
     agent: str | None
-    """Who holds it or held it last; once closed, who closed it."""
+    """The agent that holds it or held it last; for a closed task, the agent that closed it."""
     lease_until_us: int | None
     fence: int
     created_us: int
@@ -66,19 +66,19 @@ class Task(Model):
     standing: str
     """The state of its lease: free, live, over (its time ran out) or gone (its process is dead)."""
     suspect: bool
-    """It is held, and its holder exited, is late, or has not renewed its lease in time."""
+    """It is held, and its holder has exited, is late, or has not renewed the lease for long."""
     sighting: str | None = None
-    """What `add` found: new, again, returned (the next episode), or cooling (counted on the closed one)."""
+    """The result of `add`: new, again, returned (the next episode), or cooling (counted on the closed one)."""
     receipt: Receipt | None = None
 
     @property
     def reclaimable(self) -> bool:
-        """Its former holder is late or has exited: the next worker may claim it."""
+        """Whether its holder is late or has exited, so that the next worker may claim it."""
         return self.standing in ("over", "gone")
 
     @property
     def held_by(self) -> str | None:
-        """The holder, with a mark if it may not work on it any more."""
+        """The holder, marked if it is gone, late or suspect."""
         if self.holder is None:
             return None
         words = {"gone": " (gone: reclaimable)", "over": " (late: reclaimable)"}
@@ -93,12 +93,12 @@ class Task(Model):
 
     @property
     def place(self) -> str:
-        """Where a list continues: `after=`."""
+        """The cursor of a list: pass it as `after=`."""
         return f"{self.priority}:{self.created_us}:{self.id}:{len(self.scope)}:{self.scope}{self.repository}"
 
 
 class Note(Model):
-    """Something said about a task."""
+    """A note on a task."""
 
     id: str
     task_id: str
@@ -109,7 +109,7 @@ class Note(Model):
 
 
 class Other(Model):
-    """Another task, as far as this one is concerned with it."""
+    """A related task in short."""
 
     id: str
     title: str
@@ -118,7 +118,7 @@ class Other(Model):
 
 
 class Progress(Model):
-    """What has become of the tasks below a goal; a goal below it represents its own tasks."""
+    """The counts of the tasks below a goal. A goal below it is not counted, but its tasks are."""
 
     total: int
     closed: int
@@ -127,7 +127,7 @@ class Progress(Model):
 
     @property
     def share(self) -> float:
-        """The closed share, without accepted tasks; 1.0 when nothing is left."""
+        """The share of closed tasks among those that are not accepted; 1.0 if there are none."""
         asked = self.total - self.accepted
         return self.closed / asked if asked else 1.0
 
@@ -143,7 +143,7 @@ class Goal(Model):
 
 
 class Shown(Model):
-    """Everything about one task."""
+    """One task with its notes, its related tasks, its episodes and its newest changes."""
 
     task: Task
     notes: tuple[Note, ...]
@@ -153,9 +153,9 @@ class Shown(Model):
     progress: Progress | None
     """None if nothing is below it."""
     episodes: tuple[Other, ...]
-    """Every life of this problem, the first one first."""
+    """All episodes of this problem, the first one first."""
     history: tuple[Event, ...]
-    """The newest changes, in their order."""
+    """The newest changes, in order."""
 
     def as_json(self) -> dict[str, Any]:
         fields = self.as_dict()
@@ -163,16 +163,16 @@ class Shown(Model):
 
 
 class Swept(Model):
-    """What one sweep of a source found and closed."""
+    """The result of one sweep of a source."""
 
     source: str
     n: int
-    """Which sweep of this source it was."""
+    """The number of this sweep of the source."""
     seen: int
     opened: tuple[str, ...]
-    """Ids of new problems, and of new episodes of old ones."""
+    """The ids of new problems, and of new episodes of old ones."""
     closed: tuple[str, ...]
-    """Ids of what was absent for long enough."""
+    """The ids of problems that were absent from `absent_max` sweeps."""
     receipt: Receipt | None = None
 
 
@@ -181,7 +181,7 @@ _STATE, _LABELS, _RESULT = (_STORED.index(name) for name in ("state", "labels", 
 
 
 def task(tx: Tx, row: Row, receipt: Receipt | None = None, *, sighting: str | None = None) -> Task:
-    """The model of a row, with derived values: whether it is awake, and the state of its lease."""
+    """The model of a row, with derived values: whether its snooze has ended, and the state of its lease."""
     standing = leases.judge(tx, row).state
     values = list(map(row.__getitem__, _STORED))
     if row["state"] == "snoozed" and row["snoozed_until_us"] <= tx.now_us():
@@ -194,7 +194,7 @@ def task(tx: Tx, row: Row, receipt: Receipt | None = None, *, sighting: str | No
 
 
 def _quiet(tx: Tx, row: Row) -> bool:
-    """No sign of life for half of the lease, or for as long as an actor's whole lease."""
+    """Whether the lease was not renewed for half of its duration, at most for the duration of an actor's lease."""
     return leases.since_renewal_us(tx, row) > min(int(row["lease_for_us"]) // 2, leases.ACTOR_US)
 
 
@@ -229,7 +229,7 @@ def checked_priority(priority: object) -> int:
 
 
 def joined_labels(labels: Iterable[str]) -> str:
-    """Between commas, so that one is found by `LIKE '%,ci,%'`."""
+    """The labels between commas, so that `LIKE '%,ci,%'` finds one."""
     if isinstance(labels, str):
         raise InvalidInput("labels are a list of texts, not one text", f"labels=[{labels[:LABEL_MAX]!r}]")
     unique = sorted({checked_label(label) for label in labels})
@@ -248,7 +248,7 @@ def checked_label(label: object) -> str:
 
 
 def like_label(label: str | None) -> str:
-    """The pattern that finds a label; empty for every row."""
+    """The LIKE pattern of a label; empty without a label."""
     if label is None:
         return ""
     escaped = checked_label(label).replace("!", "!!").replace("%", "!%").replace("_", "!_")

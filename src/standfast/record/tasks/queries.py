@@ -1,4 +1,4 @@
-"""Looking at tasks: pages over what does not change while it is read, and everything about one."""
+"""Reading tasks: pages, goals, and one task in full. Pages are ordered by columns that rarely change."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def page(
     limit: int,
     after: str | None,
 ) -> list[Task]:
-    """`named` are the columns that must have a value; one that is None may have any."""
+    """A page of tasks. `named` has the columns to filter by; None means any value."""
     if state is not None and state not in (*STATES, "any"):
-        raise InvalidInput(f"a task is never {serial.clean(state, 40)!r}", f"one of: {', '.join(STATES)}, any")
+        raise InvalidInput(f"{serial.clean(state, 40)!r} is not a state of a task", f"one of: {', '.join(STATES)}, any")
     session_id = None if session is None else sessions.named(tx, session)["id"]
     asked: Row = {name: value or "" for name, value in named.items()} | {
         **tx.caller.keyspace._asdict(),

@@ -1,6 +1,6 @@
--- Tasks: pages and details. A page goes over what does not change while it is read.
+-- Tasks: pages and details.
 
--- Unsettled tasks, the most urgent first. A snooze that is over counts as open.
+-- Open and snoozed tasks, the most urgent first. A task whose snooze has ended counts as open.
 -- name: live
 SELECT {columns:task}
 FROM task

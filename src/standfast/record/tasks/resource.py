@@ -42,7 +42,7 @@ EventList: TypeAlias = "list[Event]"
 
 
 class Tasks(Resource):
-    """Work to do: reported, claimed, done, each counted exactly once."""
+    """Tasks: one row per problem, however often it is reported, and one worker per task."""
 
     __slots__ = ()
 
@@ -120,7 +120,7 @@ class Tasks(Resource):
         - `absent_max`: close a task that N sweeps in a row missed; 0 closes none.
         - `cool_down`: keep a task closed if it is reported again within this time.
 
-        In Python, `seen` holds titles, or mappings with `title` and the other arguments of `add`, and
+        In Python, `seen` has titles, or mappings with `title` and the other arguments of `add`, and
         `absent_max=None` closes no task. An accepted task and a task that a live worker holds stay open.
         """
         cool_down_us = duration_us(cool_down, "cool_down")
@@ -149,8 +149,8 @@ class Tasks(Resource):
         - `source`: only list rows from this source.
         - `assignee`: include tasks assigned to this agent instead of the caller.
 
-        A task is ready if it is open and awake, without a live holder, with everything it needs closed and
-        nothing unfinished below it; and not assigned to anybody but `assignee`, or the caller.
+        A task is ready if it is open, without a live holder, every task that it needs is closed, and no task below it
+        is open. A task that is assigned to another agent is not listed.
         """
         return claims.next_ready(tx, _asked(tx, label, kind, source, assignee), page_size(limit))
 
@@ -188,7 +188,7 @@ class Tasks(Resource):
         - `for_`: hold it for this long after your last command.  [default: 15m]
 
         A process holds it while it lives. Returns None if no task is ready. Raises InProgress if a live holder has
-        the named one, Conflict if it needs others first.
+        the named task, Conflict if it needs other tasks first.
         """
         for_us = duration_us(for_, "for_")
 
@@ -285,7 +285,7 @@ class Tasks(Resource):
     def reopen(self, tx: Tx, which: Which) -> Task:
         """Open a task again that was closed, accepted or snoozed; its episode stays the same.
 
-        Raises Conflict if a later episode of it is there.
+        Raises Conflict if it has a later episode.
         """
         row = changes.locked_alone(tx, which)
         if row["state"] == "open":
@@ -293,7 +293,7 @@ class Tasks(Resource):
         newest = changes.current(tx, row)
         if newest is not None and newest["id"] != row["id"]:
             raise Conflict(
-                f"{changes.named(row)} came back as episode {newest['episode']} since: {short(newest['id'])}",
+                f"{changes.named(row)} has a later episode {newest['episode']}: {short(newest['id'])}",
                 hints.command("task", "show", short(newest["id"])),
             )
         crash.point("task.before_change")
@@ -331,7 +331,7 @@ class Tasks(Resource):
         - `needs`: close this task first; may be given several times.
         - `no_needs`: this task need not be closed first; may be given several times.
 
-        Raises Conflict if a new parent or a new need waits for it.
+        Raises Conflict if the new parent or a new need already waits for it.
         """
         cool_down_us = cool_down if cool_down is NOT_GIVEN else duration_us(cool_down, "cool_down")
         due_us = due if due is NOT_GIVEN else future_us(due, self.store.caller.clock.now_us(), "due")
@@ -361,7 +361,7 @@ class Tasks(Resource):
 
     @query
     def author(self, tx: Tx, which: Which) -> Author:
-        """The agent that wrote its title and body: one that is no person, if such an agent wrote part of it."""
+        """The author of its title and body. If an agent wrote part of them, the agent and not a person."""
         return authors.of_events(tx, changes.find(tx, which)["id"], *authors.TASK_TEXT)
 
     @transactional
@@ -371,12 +371,12 @@ class Tasks(Resource):
 
     @transactional
     def need(self, tx: Tx, which: Which, on: Which) -> Task:
-        """`which` waits until `on` is closed. Raises Conflict if `on` waits for it already."""
+        """Let `which` wait until `on` is closed. Raises Conflict if `on` already waits for it."""
         return graph.need(tx, which, on)
 
     @transactional
     def unneed(self, tx: Tx, which: Which, on: Which) -> Task:
-        """`which` waits for `on` no more."""
+        """Let `which` no longer wait for `on`."""
         return graph.unneed(tx, which, on)
 
     # -- looking -------------------------------------------------------------------------------------
@@ -403,9 +403,9 @@ class Tasks(Resource):
         limit: int = 50,
         after: str | None = None,
     ) -> TaskList:
-        """Open or snoozed tasks, the most urgent first; `after` is the `place` of the last one you have.
+        """List open and snoozed tasks, the most urgent first. `after` is the `place` of the last one you have.
 
-        `state` is one of open, snoozed, accepted, closed, any; settled tasks come newest first.
+        `state` is one of open, snoozed, accepted, closed, any. Accepted and closed tasks come newest first.
         """
         named: Row = {"kind": kind, "source": source, "branch": branch, "assignee": assignee}
         return queries.page(
@@ -414,12 +414,12 @@ class Tasks(Resource):
 
     @query
     def goals(self, tx: Tx, *, limit: int = 50, after: str | None = None) -> GoalList:
-        """Tasks with tasks below them, and how far those have come."""
+        """List tasks with tasks below them, with their progress."""
         return queries.goals(tx, limit=limit, after=after)
 
     @query
     def progress(self, tx: Tx, which: Which) -> Progress:
-        """What has become of the tasks below a goal, counted now."""
+        """Count the tasks below a goal by state."""
         return graph.progress(tx, changes.find(tx, which)["id"])
 
     @query
@@ -429,7 +429,7 @@ class Tasks(Resource):
 
     @query
     def history(self, tx: Tx, which: Which, *, after: int = 0, limit: int = 50) -> EventList:
-        """Every change of it, in order; `after` is the `seq` of the last one you have."""
+        """Every change of a task, in order. `after` is the `seq` of the last one you have."""
         row = changes.find(tx, which)
         return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
 

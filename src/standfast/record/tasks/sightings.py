@@ -1,11 +1,11 @@
-"""Sightings: a thousand reports of one problem are one task, seen a thousand times.
+"""Sightings: a thousand reports of one problem are one task with a count of 1,000.
 
     never seen, or closed and cooled down   the next episode is opened          new, returned
     open, snoozed or accepted               the episode is counted              again
     closed, still cooling down              the closed episode is counted       cooling
 
-A sweep is one complete look by a source: what it saw is counted, and what it has not seen for
-long enough is closed. Both happen in one transaction, or not at all.
+A sweep reports all problems that a source sees. It counts them and closes tasks that were absent for long enough, in
+one transaction.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ SQL = load(__name__)
 
 KIND = "task"
 SEEN_MAX = 2_000
-"""Problems one sweep may report."""
+"""The most problems that one sweep may report."""
 CLOSED_MAX = 1_000
-"""Problems one sweep closes at most; the rest go with the next one."""
+"""The most tasks that one sweep closes. The next sweep closes the rest."""
 ABSENT_DEFAULT = 3
 
 _REPORTABLE = frozenset(["title", "body", "kind", "fingerprint", "priority", "labels", "branch", "assignee", "parent"])
 
 
 class Report(NamedTuple):
-    """One sighting in its own words, checked."""
+    """One report, checked."""
 
     title: str
     body: str | None
@@ -109,7 +109,7 @@ def checked_cool_down(cool_down_us: int | None) -> int | None:
 def add(
     tx: Tx, seen: Report, *, needs: Iterable[changes.Which] = (), session: str | None = None, id: str | None = None
 ) -> Task:
-    """Open it or count it. `needs` are written once, with a new episode; `id` is that of a task from elsewhere."""
+    """Open a task or count the report. `needs` are written with a new episode only. `id` is for an imported task."""
     crash.point("task.before_add")
     session_id = None if session is None else sessions.named(tx, session)["id"]
     parent = None if seen.parent is None else changes.find(tx, seen.parent)
@@ -117,7 +117,7 @@ def add(
     if counted.sighting not in ("new", "returned"):
         return counted
     for other in needs:
-        graph.need(tx, counted, other)  # if it raises, nothing of this is kept
+        graph.need(tx, counted, other)  # if it raises, the transaction is rolled back
     return counted
 
 
@@ -137,7 +137,7 @@ def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None, i
 
 
 def _journal(tx: Tx, row: Row, type: str, **more: serial.Json) -> Receipt:
-    # The problem itself is `said`: a report. The report itself is the event `seen`.
+    # The event is `seen`: standfast recorded that the report was made. Whether the report is true is not known.
     return changes.journal_change(tx, row, type, data={"occurrences": row["occurrences"], **more})
 
 
@@ -149,10 +149,12 @@ def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None)
     whose: Row = {**tx.caller.keyspace._asdict(), **tx.caller.labelled()}
     n = tx.one(SQL.next_sweep, source=source, now_us=tx.now_us(), **whose)["n"]
     for name in sorted(one.fingerprint for one in reports):
-        changes.lock_fingerprint(tx, tx.caller.keyspace, name)  # in one order for all: two sweeps that meet take turns
+        changes.lock_fingerprint(
+            tx, tx.caller.keyspace, name
+        )  # always in the same order, so that sweeps cannot deadlock
     opened: list[str] = []
     for one in reports:
-        counted = add(tx, one)  # if it raises, nothing of this sweep is kept
+        counted = add(tx, one)  # if it raises, the whole sweep is rolled back
         opened += [counted.id] if counted.sighting in ("new", "returned") else []
     closed = [] if absent_max is None else _close_absent(tx, source, n, absent_max)
     data = {"n": n, "seen": len(reports), "opened": len(opened), "closed": len(closed)}
@@ -162,7 +164,7 @@ def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None)
 
 
 def reports(source: str, seen: Iterable[str | Mapping[str, Any]], cool_down_us: int | None) -> list[Report]:
-    """Each problem once, in the order of the reports."""
+    """The reports of a sweep, each problem once, in order."""
     source = keys.checked(source, "a source", limit=NAME_MAX)
     if isinstance(seen, str):
         raise InvalidInput("seen is a list of titles, not one text", "seen=[…]")

@@ -1,8 +1,8 @@
 -- Sightings: one statement opens a task or counts it, from any number of processes.
 
--- A problem that is not closed is counted; one that is closed, or was never seen, opens an episode;
--- one that was closed a moment ago and is cooling down is left to `count_cooling` (no row comes back).
--- What a person may have changed since (priority, labels, assignee) is not touched by a sighting.
+-- A report of a problem that is not closed is counted. A problem that is closed or new gets a new episode. If it is closed
+-- and cooling down, no row is returned, and `count_cooling` counts the report. A report does not change the priority,
+-- labels or assignee, because a person may have set them.
 -- name: add
 INSERT INTO task (id, scope, repository, fingerprint, episode, state, title, body, kind, source, priority, labels,
                   branch, assignee, parent_id, session_id, occurrences, first_seen_us, last_seen_us, last_sweep,
@@ -47,8 +47,8 @@ VALUES (:scope, :repository, :source, 1, :now_us, :git_dir, :origin)
 ON CONFLICT (scope, repository, source) DO UPDATE SET n = sweep.n + 1, updated_us = excluded.updated_us
 RETURNING n
 
--- Tasks that the last sweeps did not see. An accepted problem stays accepted, and a held task is
--- left to them; a process that is gone is judged outside.
+-- Tasks that the last sweeps did not report. Accepted tasks and tasks with a live lease are left out. The caller checks
+-- whether a process that holds a task is alive.
 -- name: absent
 SELECT t.id AS id, t.fingerprint AS fingerprint
 FROM task t

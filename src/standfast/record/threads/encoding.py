@@ -62,7 +62,7 @@ def _shown(place: tuple[object, ...]) -> str:
 
 def _forged(place: tuple[object, ...]) -> Corrupt:
     return Corrupt(
-        f"{_shown(place)} was not encrypted with this key: it was replaced, or belongs elsewhere",
+        f"{_shown(place)} was not encrypted with this key: it was replaced or moved",
         "compare with a backup; standfast doctor",
         code="forged",
     )

@@ -150,7 +150,7 @@ def overtaken(ask: Put, head: str) -> Conflict:
     since = f"since {ask.parent_id}" if ask.parent_id else "meanwhile"
     return Conflict(
         f"another process wrote to thread {ask.thread!r} {since}: its newest checkpoint is {head}",
-        "run the graph again: it will go on from there",
+        "run the graph again: it continues from there",
         code="thread_overtaken",
     )
 
