@@ -221,7 +221,7 @@ def test_doctor_and_status_warn_when_the_last_verified_copy_is_old(tmp_path: Pat
         )
 
     assert run("task", "add", "one", home=home).returncode == 0
-    assert said() == ("ok", "no copy of this store yet: standfast backup", "")
+    assert said() == ("ok", "this store has recorded no copy yet: standfast backup", "")
     assert run("backup", "--no-verify", home=home).returncode == 0
     assert said()[::2] == ("warn", "no copy of this store is verified")
     assert run("backup", "verify", home=home).returncode == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,15 @@ def test_a_copy_elsewhere_is_found_where_it_was_taken_to(home: Path, tmp_path: P
     assert restored["seq"] == made["seq"]
     code, error = failure("restore", "--from", str(tmp_path / "empty"), "--to", str(tmp_path / "x"), home=home)
     assert (code, error["code"]) == (3, "not_found")
+
+
+def test_a_hint_about_a_copy_elsewhere_names_that_place(home: Path, tmp_path: Path) -> None:
+    """000-42: the next command that is printed finds the copy."""
+    there = str(tmp_path / "a nas")
+    hints = [run("backup", "--to", there, home=home).stderr, run("backup", "list", "--from", there, home=home).stderr]
+    for hint in hints:
+        words = shlex.split(hint.strip().splitlines()[-1].removeprefix("next: standfast "))
+        assert run(*words, home=home).returncode == 0
 
 
 def test_forgetting_asks_a_person_and_is_refused_to_an_agent(home: Path) -> None:

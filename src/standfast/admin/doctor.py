@@ -370,7 +370,7 @@ def _copies(store: OpenStore, settings: Settings) -> Finding:
 
     found, now_us = store.read(lambda tx: (newest(tx), tx.now_us()))
     if found.taken_us is None:
-        return Finding("copies", "ok", "no copy of this store yet: standfast backup")
+        return Finding("copies", "ok", "this store has recorded no copy yet: standfast backup")
     problem = stale(found, settings.options.copies.max_age, now_us)
     if problem:
         return Finding("copies", "warn", problem, "standfast backup; hourly: standfast daemon start")

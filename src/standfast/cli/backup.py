@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from standfast import hints
 from standfast.cli import exits, values
-from standfast.cli.answers import Many, One, show
+from standfast.cli.answers import Many, One, literal, show
 from standfast.cli.confirm import CONFIRM, require_consent
 from standfast.cli.frame import Noun, argument, command_line, option
 from standfast.cli.open_store import opened
@@ -62,7 +63,8 @@ def take(out: Out, to: str | None, note: str | None, no_verify: bool, freeze: bo
         made = sf.copies.take(to=to, note=note, verify=not no_verify, progress=reported(out))
     text = f"{made.id} {made.state}: {made.size_bytes} bytes and {made.artifacts} artifacts in {made.place}"
     damage = f"{made.unreadable} artifacts of the store cannot be read: standfast artifact verify"
-    show(out, One(made, [text], "backup test {id}", say=damage if made.unreadable else "", extra={"state": made.state}))
+    then = _command("backup test {id}", to)
+    show(out, One(made, [text], then, say=damage if made.unreadable else "", extra={"state": made.state}))
 
 
 @backup.verb("list", examples=("standfast backup list", "standfast backup list --from s3://team/agents --json"))
@@ -78,7 +80,7 @@ def list_(out: Out, place: str | None) -> None:
     except (NoStore, StorageError) as error:  # copies are needed most when the store is lost
         found, then, empty = _without_store(place), "restore {id} --to look", "no copy here"
         out.say(f"standfast: {error.message}")
-    show(out, Many(found, COLUMNS, then=then, empty=empty, plain=plain))
+    show(out, Many(found, COLUMNS, then=_command(then, place), empty=empty, plain=plain))
 
 
 @backup.verb("show", examples=("standfast backup show", "standfast backup show 9k2m4x --json"))
@@ -96,7 +98,7 @@ def show_(out: Out, copy: str | None, place: str | None) -> None:
     except (NoStore, StorageError) as error:
         found, then = chosen(_without_store(place), copy, place or "this place"), "restore {id} --to look"
         out.say(f"standfast: {error.message}")
-    show(out, One(found, then=then, extra={"state": found.state}))
+    show(out, One(found, then=_command(then, place), extra={"state": found.state}))
 
 
 @backup.verb("verify", examples=("standfast backup verify", "standfast backup verify --all --json"))
@@ -180,6 +182,11 @@ def _lines(plan: Plan) -> list[str]:
 
 def plain(copy: Copy) -> dict[str, Any]:
     return {**values.plain(copy), "state": copy.state}
+
+
+def _command(template: str, place: str | None) -> str:
+    """The next command, for a copy in this place."""
+    return template if place is None else f"{template} --from {literal(hints.word(place))}"
 
 
 def _without_store(place: str | None) -> list[Copy]:

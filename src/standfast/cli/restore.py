@@ -112,6 +112,12 @@ def _present(out: Out, settings: Settings, place: str | None) -> bool:
     return True
 
 
+def _lacking(seq: int, last: int) -> str:
+    if seq == last:
+        return f"The copy ends with the last known row of the journal, {last}."
+    return f"The copy ends at row {seq} of the journal. The last known row is {last}."
+
+
 def _here(
     out: Out, settings: Settings, manifest: Manifest, there: CopyPlace, confirm: str | None, *, ask: bool
 ) -> None:
@@ -125,7 +131,7 @@ def _here(
     lines = [
         f"Restore {what.copy} of {iso(manifest.taken_us)} to {what.place}.",
         f"The present store moves to {what.to}." if what.to else "No store is there.",
-        f"Rows {manifest.seq + 1} to {what.gap['seen']} of the journal are not in the copy.",
+        _lacking(manifest.seq, what.last),
         *(
             [f"This store was moved to {what.moved}: if it is in use there, both stores would send effects."]
             if what.moved

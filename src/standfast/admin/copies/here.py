@@ -56,6 +56,8 @@ class Plan(Model):
     """The new name of the old store, or of its WAL alone; empty if the place is empty."""
     moved: str = ""
     """The target of `db move`, if the old store was moved."""
+    last: int = 0
+    """The last known row of the journal: of the old store, of the memory of stores, or of the copy."""
 
     @property
     def hash(self) -> str:
@@ -89,7 +91,9 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
     known = store_memory.read(store_memory.path_of(manifest.store_id))
     epoch = max(manifest.epoch, there.epoch if there else 0, known.epoch if known else 0) + 1
     now_us = SYSTEM.now_us()  # in the name, because two restores may run in one second
-    gap = Gap(manifest.id, manifest.seq, _seen(manifest, there, known), manifest.taken_us, now_us)
+    last = max(manifest.seq, known.seq if known else 0, there.seq if there else 0)
+    # Without a store to read, processes can have seen later rows: the memory of stores lacks the newest.
+    gap = Gap(manifest.id, manifest.seq, last if there else last + gaps.UNSEEN, manifest.taken_us, now_us)
     before = there.meta.get(gaps.KEY) if there is not None else None
     if before is not None:  # the store has an open gap: join both
         seen, from_us = max(gap.seen, gaps.loads(before).seen), min(gap.from_us, gaps.loads(before).from_us)
@@ -102,13 +106,7 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
     )
     taken = there is not None or (target.engine == "sqlite" and bool(left(target.location)))
     away = there.moved.to if there is not None and there.moved is not None else ""
-    return Plan(manifest.id, target.shown, epoch, gap._asdict(), aside if taken else "", away)
-
-
-def _seen(manifest: Manifest, there: There | None, known: store_memory.Remembered | None) -> int:
-    """The highest sequence number that a process can have seen. The memory of stores lacks the newest rows."""
-    highest = max(manifest.seq, known.seq if known else 0)
-    return max(highest, there.seq) if there is not None else highest + gaps.UNSEEN
+    return Plan(manifest.id, target.shown, epoch, gap._asdict(), aside if taken else "", away, last)
 
 
 def look(target: Target) -> There | None:
