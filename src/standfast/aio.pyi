@@ -1147,7 +1147,7 @@ class AsyncCopies:
     async def test(
         self, which: str | None = ..., *, place: str | None = ..., progress: standfast.core.progress.Progress = ...
     ) -> Tested:
-        """Restore a copy into a scratch directory and check every invariant. Raises Corrupt naming what failed."""
+        """Restore a copy into a temporary directory and check all invariants; by default the newest copy."""
     async def verify(
         self, which: str | None = ..., *, place: str | None = ..., progress: standfast.core.progress.Progress = ...
     ) -> Copy:
