@@ -8,7 +8,7 @@ from standfast_prove.campaigns import clocks
 
 
 def test_a_lock_has_one_holder_with_any_clock_jumps(tmp_path: Path) -> None:
-    """000-48: jumps of up to ten years, closed lids, reboots, kills."""
+    """000-48: the clock jumps by up to ten years; the machine is suspended and rebooted; processes are killed."""
     outcome = clocks.run(tmp_path, seed=1, steps=200)
     assert outcome.bad == []
     assert outcome.seen["jumps"] > 30

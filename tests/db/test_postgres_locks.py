@@ -480,7 +480,7 @@ def test_the_line_behind_another_cluster_is_drawn_by_one(shared: Handle, shared_
 
 @pytest.mark.without_store
 def test_two_that_open_a_new_store_make_its_tables_one_after_the_other(pg_database: str, tmp_path: Path) -> None:
-    """003-18: the second one waits for the first, and finds the tables."""
+    """003-18: the second process waits for the first, then finds the tables."""
     with psycopg.connect(pg_database) as holder, psycopg.connect(pg_database, autocommit=True) as admin:
         holder.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
         beside = Beside(lambda: opened(pg_database, tmp_path, Names()).close())

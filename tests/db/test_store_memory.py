@@ -178,7 +178,7 @@ def test_nothing_is_remembered_if_the_variable_disables_it(
     assert files(home) == []
 
 
-def test_a_variable_that_is_neither_is_refused(home: Path) -> None:
+def test_an_invalid_value_of_the_variable_is_refused(home: Path) -> None:
     done = run(home, "task", "add", "x", STANDFAST_REMEMBER="maybe")
     assert done.returncode == 78
     assert "STANDFAST_REMEMBER is neither 1 nor 0" in done.stderr

@@ -214,7 +214,7 @@ def commit(url: str, data: str, out: str, number: int) -> None:
         (Path(out) / str(number)).write_text(json.dumps(refs))
 
 
-def test_of_eight_that_apply_at_once_one_does_it_and_all_get_its_references(
+def test_of_eight_processes_that_apply_one_file_one_does_it_and_all_get_its_references(
     nursery: Nursery, engine_url: str, tmp_path: Path
 ) -> None:
     """000-28: a retried call cannot create a duplicate."""

@@ -46,7 +46,7 @@ def answer(home: Path, *words: str) -> Any:
 def test_the_daemon_copies_hourly_if_anything_happened(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-42: never of a fresh store, not twice in an hour, and not if only copies happened since."""
+    """000-42: a new store is not copied, and none twice in an hour or without a change since the last copy."""
     monkeypatch.setenv("STANDFAST_COPIES_DIR", str(tmp_path / "copies"))
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:

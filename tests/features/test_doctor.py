@@ -362,7 +362,7 @@ def test_objects_of_other_programs_are_reported_and_not_changed(either: str) -> 
 
 
 def test_the_catalogue_is_what_the_migrations_make(either: str) -> None:
-    """000-30: on both engines, object for object."""
+    """000-30: on both engines, for every object of the schema."""
     from standfast.db import catalogue
 
     with opened() as sf:

@@ -61,7 +61,7 @@ def in_doubt(sf: standfast.Standfast) -> str:
 def test_a_result_that_the_function_could_not_return_is_refused_with_a_template(
     sf: standfast.Standfast, result: Any, said: str
 ) -> None:
-    """000-18, R18: a resolved effect must be usable by the program that called it."""
+    """000-18, R18: the program that called an effect must be able to use the resolved result."""
     id = in_doubt(sf)
     with pytest.raises(standfast.InvalidInput, match=said) as refused:
         sf.effects.resolve(id, "applied", evidence="seen", result=result)

@@ -305,7 +305,7 @@ def test_what_waits_or_calls_foreign_code_is_refused_inside_a_transaction(sf: st
                 call()
 
 
-def test_under_an_event_loop(engine_url: str, tmp_path: Path) -> None:
+def test_follow_works_under_an_event_loop(engine_url: str, tmp_path: Path) -> None:
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
             assert (await sf.events.append("orders", "placed", 1)).version == 1

@@ -1,4 +1,4 @@
-"""What a person reads about a lock whose holder is gone."""
+"""The text about a lock whose holder has died."""
 
 from __future__ import annotations
 

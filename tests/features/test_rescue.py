@@ -68,7 +68,7 @@ def test_every_acknowledged_row_is_in_the_copy_that_the_next_write_takes(
 ) -> None:
     """002-10: an agent that deletes the store loses nothing that was acknowledged."""
     with standfast.open() as sf:
-        sf.copies.take()  # an older one, which is verified too
+        sf.copies.take()  # an older copy, which is verified too
         receipts = [str(sf.tasks.add(f"task {n}").receipt) for n in range(TASKS)]
         remove(Path(sf.engine.identity))
         with pytest.raises(CommitUnknown, match="standfast restore --here"):

@@ -44,7 +44,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_a_value_that_was_read_is_refused(change: str) -> None:
-    """001-27: what looks saved is saved, or refused."""
+    """001-27: a change of a read value is saved or raises an error. It is never lost silently."""
     found = read_only(PLAN, "use sf.state.set")
     with pytest.raises(InvalidInput, match="read-only: the change would not be stored"):
         CHANGES[change](found)

@@ -205,7 +205,7 @@ def test_an_agent_is_refused_even_on_a_terminal(sf: standfast.Standfast, data: P
     assert sf.approvals.get(id).state == "requested"
 
 
-def test_in_the_background_it_is_refused_instead_of_stopped(sf: standfast.Standfast, data: Path) -> None:
+def test_a_background_job_is_refused_and_not_stopped_by_the_terminal(sf: standfast.Standfast, data: Path) -> None:
     id = asked(sf)
     code, _, err = Person("approve", id, data=data, code=IN_THE_BACKGROUND).leaves()
     assert code == 5

@@ -127,7 +127,7 @@ def two(request: pytest.FixtureRequest, pg_database: str, home: Path) -> tuple[s
 
 
 def test_there_and_back_every_row_is_the_same(shell: Run, two: tuple[str, str], home: Path) -> None:
-    """001-39, 001-52, 003-21: a file's records, ids, fences, receipts, artifacts and a consumer's next events."""
+    """001-39, 001-52, 003-21: records, ids, fencing tokens, receipts and artifacts move, and a consumer continues."""
     a, b = two
     wanted = filled(a, home / "data")
     before = hashes(a)

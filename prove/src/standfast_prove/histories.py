@@ -240,7 +240,7 @@ class Sent(NamedTuple):
     words: str = ""
     result: str | None = None
     resolved: bool = False
-    """A person gave the result, and may correct it."""
+    """Whether a person gave the result. A person may correct it."""
     dead: Dead = NOBODY
 
     @property

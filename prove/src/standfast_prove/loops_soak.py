@@ -301,7 +301,7 @@ class World:
         return self.mono_us() + round(self.draw.expovariate(1 / self.fault_gap_us))
 
     def _pass_time(self, fault_mono_us: int) -> None:
-        """Up to the next thing that happens; nothing of interest lies between."""
+        """Advance the clock to the next event."""
         mono_us, now_us = self.mono_us(), self.clock.now_us()
         waits = [fault_mono_us - mono_us, *(at - mono_us for at in self.wake_mono_us.values())]
         if self.birth_mono_us is not None:

@@ -107,7 +107,7 @@ class Books:
 
 
 class History:
-    """One step after another, each by a person drawn from the seed."""
+    """One step after another, each by a random person."""
 
     def __init__(self, people: dict[str, standfast.Standfast], draw: random.Random) -> None:
         self._people, self._draw, self._number = people, draw, 0

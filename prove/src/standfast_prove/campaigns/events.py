@@ -83,9 +83,9 @@ def read(url: str, data: str, scope: str, name: str, stream: str | None) -> None
 
 
 def has_seen_the_end(sf: standfast.Standfast, name: str) -> bool:
-    """The last event of all, which was appended when every writer had ended.
+    """The last event, appended after every writer had ended.
 
-    That nothing is there to be read is not enough: a transaction of anybody's holds back what came after it.
+    An empty read is not enough, because an open transaction of any process holds back later events.
     """
     newest = sf.events.list(f"seen by {name}", newest=True, limit=10).events
     last = sf.events.list("shared", type="w.end", newest=True, limit=1).events

@@ -1,5 +1,5 @@
-"""Killed at every crash point while events are delivered, handled, failed, abandoned and taken back, and credits
-granted for them; and again in the recovery.
+"""Killed at every crash point while events are delivered, handled, failed, abandoned and retried, and credits granted
+for them; and again in the recovery.
 
 The oracle is a file outside the store: what was tried and what was acknowledged. After every
 kill: nothing acknowledged is missing, nothing happened that was not tried, each event is done

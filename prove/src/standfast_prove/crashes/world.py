@@ -52,9 +52,9 @@ class World:
     # -- one schedule after another --------------------------------------------------------------------------
 
     def warm(self) -> None:
-        """One whole life in this process, before any kill: the forked children then load no module.
+        """Run the whole program once in this process before any kill, so that forked children load no module.
 
-        It also makes the store that every schedule begins with. When it is over the store is closed.
+        It also creates the store of every schedule. Afterwards the store is closed.
         """
         self.make()
         self._made()
