@@ -113,7 +113,7 @@ effect.generate(
 def _one_answer(asked: dict[str, Any]) -> None:
     applied, not_applied = asked.pop("applied", False), asked.pop("not_applied", False)
     if applied == not_applied:
-        fact = "--applied and --not-applied contradict each other" if applied else "did it happen?"
+        fact = "--applied and --not-applied contradict each other" if applied else "effect resolve needs an answer"
         raise InvalidInput(fact, "give one of them: --applied or --not-applied")
     asked["answer"] = "applied" if applied else "not_applied"
 
