@@ -405,7 +405,9 @@ def test_the_lock_of_a_killed_process_is_taken_at_once(engine_url: str, tmp_path
     """000-1: within its term, without waiting for it."""
     with (
         standfast.open(engine_url, data_dir=tmp_path / "data") as sf,
-        Child("tests.features.test_leases:hold_and_wait", url=engine_url, data_dir=str(tmp_path / "data")) as other,
+        Child(
+            "tests.features.test_leases:hold_and_wait", forked=False, url=engine_url, data_dir=str(tmp_path / "data")
+        ) as other,
     ):
         other.expect("holding")
         with pytest.raises(standfast.InProgress, match=f"process {other.pid} on"):

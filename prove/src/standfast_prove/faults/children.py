@@ -33,10 +33,17 @@ class Child:
     """One process that runs `target`. Its stdout is read line by line."""
 
     def __init__(
-        self, target: str, *, env: dict[str, str] | None = None, prefix: Sequence[str] = (), **arguments: object
+        self,
+        target: str,
+        *,
+        env: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        forked: bool = True,
+        **arguments: object,
     ) -> None:
+        """With `forked` false, an interpreter of its own, whose parent is this process."""
         self.process: subprocess.Popen[bytes] | forks.Forked
-        if env or prefix or READ_AT_THE_START & os.environ.keys():
+        if not forked or env or prefix or READ_AT_THE_START & os.environ.keys():
             self.process = self._interpreter(target, arguments, env, prefix)
         else:
             start = forks.Start(environment=_environment(None), directory=os.getcwd())
