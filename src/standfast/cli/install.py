@@ -76,7 +76,6 @@ def install(
     this repository, which stops a push by an agent if a gate matches.
     """
     from standfast.admin.agents import install as installing
-    from standfast.admin.agents.catalogue import AGENTS
     from standfast.cli import install_check
 
     if remove:
@@ -86,10 +85,7 @@ def install(
     if "git-hooks" in agents:
         _git_hooks(out, agents, project, check=check, remove=remove, dry_run=dry_run)
         return
-    chosen = [installing.agent_named(name) for name in agents]
-    if every or not chosen:
-        chosen = [agent for agent in AGENTS if installing.present(agent)]
-        _say_found(out, chosen)
+    chosen = _chosen(out, agents, every=every)
     for agent in chosen if scope == "project" and not shared else []:
         installing.refuse_shared(agent)
     program = installing.program()
@@ -126,6 +122,19 @@ def install(
         out.then("standfast doctor")
     if any(problem for problem in tested.values()):
         raise click.exceptions.Exit(1)
+
+
+def _chosen(out: Out, names: tuple[str, ...], *, every: bool) -> list[Agent]:
+    """The agents of these names; without a name, or for `every`, all that this account uses."""
+    from standfast.admin.agents import install as installing
+    from standfast.admin.agents.catalogue import AGENTS
+
+    named = [installing.agent_named(name) for name in names]
+    if named and not every:
+        return named
+    found = [agent for agent in AGENTS if installing.present(agent)]
+    _say_found(out, found)
+    return found
 
 
 def _scope(text: str) -> Any:
