@@ -211,7 +211,7 @@ def test_find_functions_return_whether_it_exists_and_raise_if_they_cannot_know(s
     assert git.find_tag("v1", first, here) is None
     with pytest.raises(CannotTell, match="did not answer"):
         git.find_push(str(shop.remote / "nothing"), "main", first, here)
-    with pytest.raises(ValueError, match="no full commit id"):
+    with pytest.raises(ValueError, match="is not a full commit id"):
         git.find_push("origin", "main", "HEAD", here)
 
 

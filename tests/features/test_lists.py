@@ -24,7 +24,6 @@ LISTS = [
     ("decisions", "list"),
     ("effects", "list"),
     ("gates", "list"),
-    ("mail", "boxes"),
     ("mail", "list"),
     ("runs", "list"),
     ("sessions", "list"),

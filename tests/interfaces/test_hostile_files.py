@@ -194,7 +194,7 @@ def test_the_url_of_a_database_is_read_from_stdin_or_from_a_variable(tmp_path: P
         assert done.returncode == 0, done.stderr
         assert PASSWORD not in done.stdout + done.stderr
         assert PASSWORD in (tmp_path / ".standfast" / "config.toml").read_text()
-    shown = "the password was in the process list; next time: standfast db pg - < FILE, or --env NAME"
+    shown = "the process list showed the password to other accounts; next time: standfast db pg - < FILE"
     assert [shown in done.stderr for done in ways] == [False, False, True]
     for words, given in ((("--env", "NOT_SET"), None), (("-",), ""), ((), None), ((url, "--env", "MY_URL"), None)):
         refused = run("db", "pg", *words, home=tmp_path, input=given)

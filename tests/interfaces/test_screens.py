@@ -122,7 +122,7 @@ def test_status_ends_with_the_command_of_the_first_item(
     _, out, err = ask(messy, "status", monkeypatch, capsys, where)
     first = next(line.strip() for line in out.splitlines() if line.strip().startswith("standfast "))
     assert err.splitlines()[-1] == f"next: {first}"
-    assert "3 repositories, " in out
+    assert ", 3 repositories\n" in out
     assert "sessions: 1 completed, 2 failed, 1 waiting; " in out
 
 
