@@ -70,10 +70,10 @@ def whole(number: object, what: str, *, least: int, most: int, hint: str = "") -
     return number
 
 
-def one_of(value: object, known: Collection[str], what: str) -> None:
+def one_of(value: object, known: Collection[str], what: str, hint: str = "") -> None:
     """Raises InvalidInput unless `value` is one of `known`."""
     if value not in known:
-        raise InvalidInput(f"{what} is one of {', '.join(known)}, not {_shown(value)!r}")
+        raise InvalidInput(f"{what} is one of {', '.join(known)}, not {_shown(value)!r}", hint)
 
 
 def like(text: str) -> str:

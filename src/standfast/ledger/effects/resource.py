@@ -89,7 +89,7 @@ class Effects(Resource):
         `after` is the last id of a page.
         """
         if state is not None:
-            one_of(state, (*STATES, "in_doubt"), "the state of an effect")
+            one_of(state, (*STATES, "in_doubt"), "the state of an effect", "standfast effect list --all")
         limit = max(1, min(limit, PAGE_MAX))
         try:
             session_id = None if session is None else found_session(tx, self.scope, session)["id"]
