@@ -4,7 +4,7 @@
         async with sf.session("fix-42") as s:
             pr = await open_pr("a/b", "fix-42")      # an `async def` effect; `await s.effect(f, …)` for a plain one
 
-There is one implementation. A write goes to the engine, and its result comes back to the event loop once the rows are
+There is one implementation. A write goes to the engine, and the event loop gets its result once the rows are
 on disk. A method that calls your code (steps, effects) runs on a worker thread, which awaits your coroutines on the
 loop of the caller. A cancelled task withdraws a write that has not begun, and waits for the outcome of one that has. A
 cancelled `do` leaves its effect in doubt.

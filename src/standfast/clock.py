@@ -258,6 +258,11 @@ def format_duration(us: int, *, parts: int | None = None) -> str:
     return "".join(written) or "0s"
 
 
+def readable(us: int) -> str:
+    """UTC for messages: `2026-11-15 03:00:00 UTC`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(us // SECOND_US))
+
+
 def iso(us: int) -> str:
     """UTC, sortable: `2026-11-15T03:00:00.123456Z`."""
     seconds, rest_us = divmod(us, SECOND_US)

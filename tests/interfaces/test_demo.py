@@ -38,7 +38,7 @@ def test_piped_it_is_plain_text_and_names_the_file(tmp_path: Path, monkeypatch: 
     assert "\x1b" not in done.stdout
     assert "pull requests on the server: 1" in done.stdout
     assert "pull requests on the server: 2" in done.stdout
-    assert f"It is remembered in {tmp_path / 'standfast.db'}" in done.stdout
+    assert f"The session is stored in {tmp_path / 'standfast.db'}" in done.stdout
     assert "effect.acknowledged" in done.stdout
 
 

@@ -55,7 +55,7 @@ def test_the_doctor_counts_records_that_were_not_understood(home: Path, tmp_path
     path = write(tmp_path / "s.jsonl", *night(), user("u9", "end") | {"type": "hologram"})
     said("import", "claude-code", str(path), home=home)
     (found,) = [one for one in said("doctor", home=home) if one["id"] == "imports"]
-    assert found["text"] == "1 sources read; kept without being understood: claude-code hologram"
+    assert found["text"] == "1 sources read; records of unknown types, stored unchanged: claude-code hologram"
 
 
 def test_a_dry_run_makes_not_even_a_store(home: Path, tmp_path: Path) -> None:

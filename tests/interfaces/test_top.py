@@ -99,7 +99,7 @@ def test_a_frame_fits_its_terminal_and_cuts_no_command(width: int) -> None:
 def pictured(width: int) -> list[str]:
     """The frame of the guide."""
     minute = 60_000_000
-    asked = "needs a yes: Bash git push origin HEAD"
+    asked = "needs approval: Bash git push origin HEAD"
     given = [
         ("waits", "claude-code", "ada/shop", 12, "fix the flaky test", asked, "standfast approve 9k2m4x"),
         ("crashed", "codex", "ada/api", 130, "add paging", "last: exec cargo test", "cd ~/api && codex resume 0199a3"),

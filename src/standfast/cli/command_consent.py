@@ -45,7 +45,7 @@ def is_confirmed(stored: Stored, data_dir: str) -> bool:
 
 
 def confirm(stored: Stored, data_dir: str, again: str) -> None:
-    """Show the command and ask. Raises ApprovalRequired without a yes; its hint is the command `again`."""
+    """Show the command and ask. Raises ApprovalRequired unless a person types yes; its hint is the command `again`."""
     from standfast.cli.approval_question import broken, visible
 
     people.refuse("runs stored commands")

@@ -61,7 +61,7 @@ _GLOBAL: dict[str, Any] = {
     type=click.Choice(NEEDS),
     default="approval",
     show_default=True,
-    help="Require an approval, an effect, or (ask) a yes of the user in Claude Code and an approval elsewhere.",
+    help="Require an approval or an effect. With ask, Claude Code asks its user; other agents need an approval.",
 )
 @option("--why", help="Give the reason that a refused agent reads.")
 @option("--global", "everywhere", is_flag=True, help="Add the gate for every repository, not only for this one.")

@@ -18,7 +18,7 @@ from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.terminal import terminal_of_a_person
 from standfast.cli.values import plain
-from standfast.clock import iso
+from standfast.clock import readable
 from standfast.config import load, parse_db_target, people
 from standfast.errors import ApprovalRequired, Conflict, InvalidInput
 from standfast.ids import short
@@ -129,7 +129,7 @@ def _here(
         raise Conflict(f"{settings.target.shown} is there and cannot be read", "standfast restore --here")
     shown = {**what.as_dict(), "hash": what.hash}
     lines = [
-        f"Restore {what.copy} of {iso(manifest.taken_us)} to {what.place}.",
+        f"Restore {what.copy} of {readable(manifest.taken_us)} to {what.place}.",
         f"The present store moves to {what.to}." if what.to else "No store is there.",
         _lacking(manifest.seq, what.last),
         *(
@@ -143,7 +143,9 @@ def _here(
         require_consent(out, words, "Type yes to restore: ", shown, lines, confirm)
     here(settings, manifest, there, what, reported(out))
     out.record(shown, [f"{what.copy} is restored to {what.place}, epoch {what.epoch}; loops are paused"])
-    out.say(f"Effects that may have been sent since {iso(manifest.taken_us)} are in doubt until the gap is closed.")
+    out.say(
+        f"Effects that may have been sent since {readable(manifest.taken_us)} are in doubt until the gap is closed."
+    )
     out.then("standfast restore finish")
 
 

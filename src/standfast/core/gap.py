@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from standfast.clock import iso
+from standfast.clock import readable
 from standfast.db.contract import Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict
@@ -43,7 +43,7 @@ class Gap(NamedTuple):
 
     @property
     def shown(self) -> str:
-        return f"between {iso(self.from_us)} and {iso(self.to_us)}"
+        return f"between {readable(self.from_us)} and {readable(self.to_us)}"
 
 
 def loads(text: str) -> Gap:

@@ -192,11 +192,11 @@ def refuse_missing(place: Place | None) -> None:
 
 def missing(shown: str, known: Remembered | None = None) -> StorageError:
     """The error for a store that is not where it was."""
-    from standfast.clock import iso
+    from standfast.clock import readable
 
     fact = f"the store at {shown} is missing"
     if known is not None:
-        fact += f": {known.store_id} was last opened at {iso(known.time_us)}"
+        fact += f": {known.store_id} was last opened at {readable(known.time_us)}"
         if known.seq:
             fact += f"; its journal ended at {known.seq}"
         if known.places[0].shown != shown:

@@ -414,7 +414,7 @@ def overview(tx: Tx) -> str | None:
     text = f"{len(rows)}{' or more' if len(rows) == PAGE_MAX else ''} sources read"
     text += f", {gone} of them deleted since" if gone else ""
     kinds = sorted(unknown, key=lambda name: -unknown[name])[:5]
-    return text + (f"; kept without being understood: {', '.join(kinds)}" if kinds else "")
+    return text + (f"; records of unknown types, stored unchanged: {', '.join(kinds)}" if kinds else "")
 
 
 class _Outcome(NamedTuple):

@@ -132,7 +132,7 @@ def _sections(tx: Tx, agent: str, report: Report, whole: bool) -> Iterator[Secti
     orders = (_order(places, row) for row in standing)
     yield section("orders", "Standing orders", orders, "standfast decision list --state standing", standing)
     yield unsettled("in_doubt", "In doubt: do not repeat these", "standfast status", "effect_in_doubt")
-    yield unsettled("approvals", "Waiting for a person's yes", "standfast approval list", "approval_waiting")
+    yield unsettled("approvals", "Waiting for a person's approval", "standfast approval list", "approval_waiting")
     yield unsettled("decisions", "Decided and not finished", "standfast decision list --open", "decision_open")
     crashed = ("session_crashed", "session_failed", "session_waiting")
     yield unsettled("sessions", "Sessions to continue", "standfast session list", *crashed)

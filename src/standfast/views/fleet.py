@@ -115,7 +115,7 @@ def _doing(tx: Tx, row: Row, state: str, asked: Row | None) -> tuple[str, str, i
     show = hints.command("session", "show", short(row["id"]))
     if asked is not None:
         return (
-            f"needs a yes: {last or asked['tool']}",
+            f"needs approval: {last or asked['tool']}",
             hints.command("approve", short(asked["id"])),
             asked["requested_us"],
         )

@@ -127,7 +127,8 @@ def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Fin
     """Does the agent delete its transcripts before they are imported?"""
     id = f"transcripts-{agent.name}"
     days = retention_days(agent, env)
-    text = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days"
+    kept = "keeps its transcripts" if days is None else f"deletes its transcripts after {days} days"
+    text = f"{agent.name} {kept}"
     if facts is not None and facts.imported:
         return Finding(id, "ok", f"{text}; {facts.imported} of its files are imported")
     if days is None:
@@ -136,7 +137,7 @@ def _retention(agent: Agent, facts: Facts | None, env: Mapping[str, str]) -> Fin
 
 
 def retention_days(agent: Agent, env: Mapping[str, str]) -> int | None:
-    """After how many days an agent deletes its transcripts; None for never."""
+    """The number of days after which an agent deletes its transcripts; None if it never does."""
     value = _settings(os.path.join(agent.directory(env), "settings.json"))
     default = RETENTION_DAYS.get(agent.name)
     if agent.name == "claude-code":

@@ -37,8 +37,7 @@ says who you are: that comes from your environment.
 - What happened, what was said: `standfast timeline --at "tue 03:00"`, `standfast search "WORDS"`
 
 Exit codes: 5 needs approval by a person, 6 in doubt, 7 already done (the result is on stdout), 75 another process is
-running
-it. After 5 or 6 stop and say so; do not look for a way around.
+running it. After 5 or 6 stop and say so; do not look for a way around.
 """
 
 

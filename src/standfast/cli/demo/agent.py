@@ -1,7 +1,7 @@
 """The agent over standfast: it plans, decides, opens a pull request and reports it.
 
-Run again after a crash it starts from its first line; what was done is answered from the record,
-and a probe checks an effect in doubt before anything is sent.
+After a crash the agent starts from its first line. Finished steps return their stored results. Before it sends
+an effect in doubt again, a probe asks the server whether the first request arrived.
 """
 
 from __future__ import annotations

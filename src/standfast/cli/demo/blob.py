@@ -1,7 +1,7 @@
 """The same agent with its session in one JSON file: what most people write first.
 
-The file is saved before and after the request, atomically. It still cannot tell "about to send"
-from "sent, no answer yet": after a crash between the two it must guess.
+The agent saves the file atomically before and after the request. After a crash the file does not show
+whether the request was sent, so the agent must guess.
 """
 
 from __future__ import annotations

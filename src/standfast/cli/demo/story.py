@@ -1,7 +1,7 @@
 """The demo: two agents are killed at the same moment, one with standfast and one with a file.
 
-Every kill is a real `kill -9` of a real process, by the server, after it has kept the request
-and before it answers. Every count is the server's own.
+The server kills each process with a real `kill -9`, after it has stored the request and before it answers.
+The server also counts the pull requests.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Story:
         for line in told.splitlines():
             self.say(f"    {line}")
         if killed and child.returncode == -signal.SIGKILL:
-            self.say(f"    process {child.pid}: kill -9, after the server kept the request, before it answered", "red")
+            self.say(
+                f"    process {child.pid}: kill -9, after the server stored the request, before it answered", "red"
+            )
         elif child.returncode:
             self.say(complaints, "red")
         return child.returncode
@@ -62,9 +64,9 @@ class Story:
         """Run one agent twice. Returns whether both runs ended as expected, and the count of the server."""
         before = len(self.server.pulls)
         self.say(title, "bold")
-        self.say("  first life")
+        self.say("  first run")
         first = self.life(module, argument, number=1, killed=True)
-        self.say("  second life, started again from its first line; the model words the request differently")
+        self.say("  second run: the agent starts from its first line; the model changes the request's text")
         second = self.life(module, argument, number=2, killed=False)
         count = len(self.server.pulls) - before
         self.say(f"  pull requests on the server: {count}", "green" if count == 1 else "red")
@@ -80,7 +82,7 @@ def tell(out: Out) -> int:
     # An empty working directory is outside any repository, so the demo writes nothing into the scope of a project.
     with PullServer() as server, tempfile.TemporaryDirectory() as directory, chdir(directory):
         story = Story(out, server)
-        story.say("An agent opens a pull request. The process dies between sending and hearing back.")
+        story.say("An agent opens a pull request. Its process is killed before the server's answer arrives.")
         story.say()
         ours_ok, ours = story.act("With standfast", "agent", story.key)
         blob_ok, blob = story.act("With the session in one JSON file", "blob", os.path.join(directory, "session.json"))
@@ -102,7 +104,7 @@ def _end(story: Story, place: str, rows: list[str], session_id: str) -> None:
     for row in rows:
         story.say(f"  {row}")
     story.say()
-    story.say(f"It is remembered in {place}")
+    story.say(f"The session is stored in {place}")
     story.out.then(hints.command("session", "show", session_id[-6:]))  # the key would not be found inside a repository
 
 

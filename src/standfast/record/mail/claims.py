@@ -313,7 +313,7 @@ def _free(tx: Tx, row: Row, reason: str | None, *, ready_us: int | None) -> Row:
 
 def _finished(tx: Tx, row: Row, state: str, reason: str | None, type: str, *, grow: int) -> Mail:
     words = None if reason is None else serial.clean(reason, REASON_MAX)
-    # Done mail counts as read. Dead or expired mail may be unread.
+    # A reader that ends a mail as done has read it. A mail can die or expire before anyone reads it.
     read_us = row["read_us"] or (tx.now_us() if state == "done" else None)
     actor = tx.caller.actor if state == "done" else row["actor"]
     given: Row = {"state": state, "reason": words, "actor": actor, "read_us": read_us}

@@ -178,7 +178,7 @@ def expected(tx: Tx, row: Row, stops: Stops | None = None) -> str | None:
             return message
     asked = tx.maybe(SQL.asked, scope=row["scope"], id=row["id"], now_us=tx.now_us())
     if asked is not None:
-        return f"{asked['tool']} waits for a yes"
+        return f"{asked['tool']} waits for approval"
     if tx.maybe(SQL.dispatched, id=row["id"], limit=1) is None:  # for most sessions; saves a hook the import below
         return None
     from standfast.ledger.effects import begin as effects
