@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import threading
@@ -226,6 +227,33 @@ def test_a_foreign_write_lock_that_stays_is_busy_at_the_deadline(
         foreign.execute("ROLLBACK")
     put(sf, "k-after")
     assert keys(sf) == ["k-after"]
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_task_gives_up_a_write_while_a_foreign_program_keeps_the_lock(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cancelled: bool
+) -> None:
+    """RULES 15: the thread has taken the write and puts it back again and again. A cancel or the deadline ends that."""
+    set_limit("DEADLINE_S", 30.0 if cancelled else 0.3, change=monkeypatch.setattr)
+
+    async def main() -> None:
+        async with standfast.aopen(path, data_dir=tmp_path) as sf:
+            with closing(apsw.Connection(str(path))) as foreign:
+                foreign.execute("BEGIN IMMEDIATE")
+                task = asyncio.create_task(sf.leases.acquire("one"))
+                await asyncio.sleep(0.1)  # the thread tries to begin by now
+                if cancelled:
+                    task.cancel()
+                done, _ = await asyncio.wait([task], timeout=10)
+                foreign.execute("ROLLBACK")
+            assert done
+            with pytest.raises(asyncio.CancelledError if cancelled else standfast.Busy):
+                task.result()
+            await sf.leases.acquire("two")
+            with pytest.raises(standfast.NotFound):
+                await sf.leases.get("one")
+
+    asyncio.run(main())
 
 
 def busy_snapshot(place: Path) -> apsw.BusyError:

@@ -27,6 +27,9 @@ from standfast.errors import StandfastError
 
 T = TypeVar("T")
 
+AGAIN_S = 0.1
+"""How often a write that could not be withdrawn is tried again. The engine may have put it back into its queue, because
+another program has locked the database."""
 THREADS_MAX = 1000
 """Awaited calls under way at once in one process. A step that calls an effect needs two."""
 
@@ -61,13 +64,16 @@ async def submitted(store: Store, body: Callable[[Tx], T | StandfastError]) -> T
 
     withdraw = store.submit(body, done)
 
-    def give_up() -> None:
+    def withdrawn(then: Callable[[], object]) -> None:
         if withdraw():
-            settle(None, store.engine.overdue())
+            then()
+        elif not future.done():
+            loop.call_later(AGAIN_S, withdrawn, then)
 
-    deadline = loop.call_later(contract.DEADLINE_S, give_up)
+    overdue = functools.partial(withdrawn, lambda: settle(None, store.engine.overdue()))
+    deadline = loop.call_later(contract.DEADLINE_S, overdue)
     try:
-        return raised(await _outcome(future, lambda: withdraw() and future.cancel()))
+        return raised(await _outcome(future, lambda: withdrawn(future.cancel)))
     finally:
         deadline.cancel()
 
