@@ -15,12 +15,13 @@ import pytest
 
 import standfast
 from standfast import config, files
+from standfast.admin import move as admin_move
 from standfast.admin.copies import automatic
 from standfast.admin.copies.here import look, promote
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import read
 from standfast.admin.copies.restore import restore
-from standfast.admin.move import SQL, _mover, carried
+from standfast.admin.move import SQL, _compare, _mover, carried
 from standfast.config.target import Target
 from standfast.db.moved import Moved
 from standfast.db.postgres import copying as server
@@ -229,6 +230,52 @@ def test_killed_anywhere_one_store_is_the_authority(shell: Run, two: tuple[str, 
         done = move(shell, a, b)
         assert done.returncode == 0, done.stderr
         assert error(shell, a, "task", "add", "three") == (78, "store_moved")
+
+
+def test_a_store_made_at_the_target_meanwhile_is_not_overwritten(home: Path) -> None:
+    """002-11: between the plan, which a person reads, and the end of the move."""
+    a, b, place = (str(home / name / "standfast.db") for name in ("data", "b", "c"))
+    moves = [the_move(home, source, place) for source in (a, b)]
+    moves[0]()
+    with pytest.raises(standfast.Conflict, match="another process made a store at"):
+        moves[1]()
+    assert titles(home, place) == [a]
+    assert titles(home, b) == [b]
+
+
+def test_two_moves_to_one_place_do_not_mix(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """002-11: another move to the same place begins while this one compares its rows."""
+    a, b, place = (str(home / name / "standfast.db") for name in ("data", "b", "c"))
+    first, second = (the_move(home, source, place) for source in (a, b))
+    inside = []
+
+    def compare(*args: Any) -> None:
+        if not inside:
+            inside.append(True)
+            second()
+        _compare(*args)
+
+    monkeypatch.setattr(admin_move, "_compare", compare)
+    with pytest.raises(standfast.Conflict, match="nothing was moved"):
+        first()
+    assert titles(home, place) == [b]
+    assert titles(home, a) == [a]
+
+
+def the_move(home: Path, source: str, place: str) -> Callable[[], None]:
+    """A move of a new store with one task, planned now."""
+    with standfast.open(source, data_dir=home / "data") as sf:
+        sf.tasks.add(source)
+    variables = {**os.environ, "STANDFAST_DB_URL": source, "STANDFAST_DATA_DIR": str(home / "data")}
+    settings = config.load(cwd=home, environ=variables, quiet=True)
+    target = Target("sqlite", place)
+    plan = admin_move.plan(settings, target)
+    return lambda: admin_move.move(settings, target, plan, lambda *_: None)
+
+
+def titles(home: Path, source: str) -> list[str]:
+    with standfast.open(source, data_dir=home / "data") as sf:
+        return [task.title for task in sf.tasks.list()]
 
 
 def test_a_killed_move_is_finished_although_the_store_moved_on_and_back(shell: Run, home: Path) -> None:

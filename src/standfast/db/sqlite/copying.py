@@ -116,15 +116,6 @@ def _hash(connection: apsw.Connection, table: Table) -> str:
     return found.hash
 
 
-def sync(path: str) -> None:
-    """fsync the file. This process must not have it open otherwise."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 @contextmanager
 def frozen(path: str) -> Iterator[None]:
     """While the block runs, no process writes and the WAL is empty, so a plain copy of the file is complete.

@@ -49,19 +49,18 @@ def move_aside(path: str, directory: str, more: list[str]) -> None:
 def swap(path: str, incoming: str, aside: str, before: Callable[[], object], *, sound: bool = True) -> None:
     """Put the database `incoming` in the place of the one at `path`, which moves into the new directory `aside`.
 
-    `before` is called when no process writes into the old one any more. Then `incoming` is renamed to `path.restored`.
-    From now on, a process that finds no database at `path` renames it to `path`. Raises Busy if a writer keeps the
-    lock. A damaged file is moved as it is, with its log.
+    `before` is called when no process writes into the old one any more, and may raise. Then `incoming` is renamed to
+    `path.restored`. From now on, a process that finds no database at `path` renames it to `path`. Raises Busy if a
+    writer keeps the lock. A damaged file is moved as it is, with its log.
     """
     lock = FileLock(path + ".lock")
     try:
         lock.acquire(LOCK_WAIT_S)
         alone = not os.path.lexists(path)
-        if aside:
-            if sound:
-                with suppress(apsw.Error):
-                    _empty_log(path)
-            before()
+        if aside and sound:
+            with suppress(apsw.Error):
+                _empty_log(path)
+        before()
         if aside and alone:  # SQLite would apply a leftover WAL to the new database
             _move(path, aside)
         os.replace(incoming, path + RESTORED)

@@ -13,8 +13,9 @@ from standfast.db.moved import another_mover
 from standfast.db.sqlite import copying, migrate
 from standfast.db.sqlite.location import make_private
 from standfast.db.sqlite.lock import FileLock
-from standfast.db.sqlite.move_aside import swap
+from standfast.db.sqlite.move_aside import LOCK_WAIT_S, left, swap
 from standfast.db.tables import Table, carried
+from standfast.errors import Conflict
 
 
 class Snapshot:
@@ -76,12 +77,37 @@ def loading(
     directory for a sealed store at `path`, which moved away before.
     """
     make_private(os.path.dirname(path))
-    forget(path)  # a move that was killed left it
     incoming = f"{path}.moving"
-    os.close(os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    copying.load(incoming, schema, rows)
-    copying.put_meta(incoming, meta)
-    with snapshot(incoming) as found:
-        yield found
-    copying.sync(incoming)
-    swap(path, incoming, aside, lambda: None)
+    made = _made(path, incoming)
+
+    def check() -> None:
+        if not aside and left(path):
+            raise Conflict(f"another process made a store at {path}: nothing was moved", "move to another place")
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(made), os.stat(incoming)):
+                return
+        raise Conflict(f"another move to {path} has begun: nothing was moved", "see the store there: standfast db")
+
+    try:
+        copying.load(incoming, schema, rows)
+        copying.put_meta(incoming, meta)
+        with snapshot(incoming) as found:
+            yield found
+        os.fsync(made)
+        swap(path, incoming, aside, check)
+    finally:
+        os.close(made)
+
+
+def _made(path: str, incoming: str) -> int:
+    """The descriptor of the new file `incoming`. While it is open, no other file gets its inode number.
+
+    The lock keeps a move that renames its own `incoming` from renaming this one.
+    """
+    lock = FileLock(path + ".lock")
+    try:
+        lock.acquire(LOCK_WAIT_S)
+        forget(path)  # a move that was killed left it
+        return os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    finally:
+        lock.close()
