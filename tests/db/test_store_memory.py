@@ -268,8 +268,16 @@ def test_another_host_with_the_same_home_is_another_location(home: Path, monkeyp
 def test_a_damaged_file_of_the_memory_stops_nothing(home: Path) -> None:
     run(home, "task", "add", "x")
     path = files(home)[0]
-    for text in ("", "{", "[]", '{"seq": 1}', "\0" * 100):
+    good = path.read_text()
+    damaged = (
+        good.replace('"epoch": 1', '"epoch": Infinity'),
+        json.dumps({**json.loads(good), "time_us": 10**30}),
+        good.replace("standfast.db", "standfast\\u0000.db"),
+    )
+    for text in ("", "{", "[]", '{"seq": 1}', "\0" * 100, "[" * 60_000, *damaged):
+        assert text != good
         path.write_text(text)
+        assert run(home, "store", "list").returncode == 0
         assert run(home, "task", "list").returncode == 0
         assert remembered(home)["store_id"] == path.stem
 

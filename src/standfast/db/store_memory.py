@@ -28,6 +28,8 @@ VARIABLE = "STANDFAST_REMEMBER"
 TEMPORARY: tuple[str, ...] = ("/tmp", "/var/tmp", "/dev/shm")
 FILE_MAX_BYTES = 64 * 1024
 PLACES_MAX = 16
+TIME_END_US = 10**17
+"""A later time can be damage only: it is in the year 5138."""
 _SEQ = '{{"seq": {seq:>19}, "hash": {hash:<80}, '
 _TIME = '"time_us": {time_us:>19},\n'
 _SEQ_BYTES = len(_SEQ.format(seq=0, hash=""))
@@ -156,6 +158,8 @@ def read(path: str) -> Remembered | None:
         with open(path, "rb") as file:
             data = json.loads(file.read(FILE_MAX_BYTES))
         places = tuple(Place(**place) for place in data["places"])
+        if not 0 <= int(data["time_us"]) < TIME_END_US or any("\0" in place.name for place in places):
+            return None
         return Remembered(
             store_id=str(data["store_id"]),
             epoch=int(data["epoch"]),
@@ -166,7 +170,7 @@ def read(path: str) -> Remembered | None:
             given_up=bool(data["given_up"]),
             places=places,
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
