@@ -6,7 +6,7 @@ answers. Some processes die at a crash point, others are killed or stopped at a 
 snapshot at a time and compares it with the journal and with books outside the store:
 
     world    one line for each request that arrived
-    told     the answers of the store to an actor
+    told     one line for each answer that an actor got from the store
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HERE = "standfast_prove.campaigns.actors:"
 KINDS = (("probed", "asked"), ("idempotent", "probed"), ("plain",))
 """The effect that each third of the jobs sends. `asked` needs an approval, `plain` a person if it is in doubt."""
 SHORT = "20ms"
-"""A claim that ends before its work does. Another worker takes the task, and the fence has to hold."""
+"""The lease of this claim ends before the work does. Another worker takes the task, and the fence must hold."""
 PATIENCE_S = 600.0
 WEATHER = ("unreachable", "timeout", "transaction_too_long")
 """Many processes on a busy machine may be too much for a server. A refused process ends, and another starts."""
@@ -89,9 +89,9 @@ def run(
     careless: bool = False,
     patience_s: float = PATIENCE_S,
 ) -> Outcome:
-    """`families` one after another, each in a file of its own; on a server there is one.
+    """Play `families` one after another. Each has its own file on SQLite; on a server all use one store.
 
-    `others` is how many there are of each other kind. `careless` is the control: no actor checks
+    `others` is the number of processes of each other kind. `careless` is the control: no actor checks
     whether another one is alive.
     """
     outcome = Outcome("actors")
@@ -142,7 +142,7 @@ class _Stage:
         end, roles = time.monotonic() + patience_s, [role for role, count in cast.items() for _ in range(count)]
         gate = [self._starter(role) for role in roles]
         pids: list[int] = []
-        for role in cast:  # all of one kind at the same moment
+        for role in cast:  # stop all processes of one kind at the same moment
             of_role = [starter for starter, its in zip(gate, roles, strict=True) if its == role]
             pids += self._nursery.race(HERE + role, of_role)
         self._alive = dict(zip(pids, roles, strict=True))
@@ -174,7 +174,7 @@ class _Stage:
         if self._kills > 0 and self._alive:
             pid = self._draw.choice(list(self._alive))
             if self._draw.random() < 0.4:
-                os.kill(pid, signal.SIGKILL)  # a zombie of ours until it is reaped, so the pid is its own
+                os.kill(pid, signal.SIGKILL)  # not reaped yet, so the kernel cannot reuse the pid
                 self._kills -= 1
             else:
                 os.kill(pid, signal.SIGSTOP)
@@ -199,7 +199,7 @@ class _Stage:
 
 @contextmanager
 def _connections(url: str | None) -> Iterator[Callable[[], int]]:
-    """How many others are connected to this database now; none on SQLite."""
+    """The number of other connections to this database; 0 on SQLite."""
     if url is None:
         yield lambda: 0
         return
@@ -220,7 +220,7 @@ def _connections(url: str | None) -> Iterator[Callable[[], int]]:
 
 
 def _judge(outcome: Outcome, place: Path, asked: dict[str, object], seed: int) -> None:
-    """Check by files outside the store that everything happened once."""
+    """Compare with the files outside the store: everything happened once."""
     jobs = int(str(asked["jobs"]))
     world, acked = World(place).lines(), [json.loads(line) for line in noted(place / "acked")]
     with _opened(asked, "judge") as sf:
@@ -259,7 +259,7 @@ def _judge_sends(outcome: Outcome, audit: Audit, world: list[list[str]], jobs: i
         name = (effect["tool"], audit.job_of(effect))
         denied = any(one["state"] == "denied" for one in audit.approvals_of(effect))
         wanted = 0 if denied else 1
-        states = ("planned", "failed") if denied else ("acknowledged",)  # failed: the grant for a second attempt
+        states = ("planned", "failed") if denied else ("acknowledged",)  # failed: a second grant
         outcome.refuse(effect["state"] not in states and effect, f"{name} should be {states[0]}")
         number = (arrived if effect["tool"] == "idempotent" else sent)[name]
         outcome.refuse(number != wanted and f"{number} times", f"{name} was sent")
@@ -295,7 +295,7 @@ def _judge_answers(outcome: Outcome, audit: Audit, acked: list[dict[str, Any]]) 
 
 
 def _count_waits(outcome: Outcome, waits: list[float]) -> None:
-    """Sums that add up over runs: how many claims took longer than so much."""
+    """The numbers of claims that took longer than each limit. Numbers of several runs can be added."""
     outcome.count("claims", len(waits))
     for bound in SLOW_S:
         outcome.count(f"claims that took over {bound * 1000:g} ms", sum(wait > bound for wait in waits))
@@ -324,9 +324,7 @@ class World:
 
 
 class Audit:
-    """Reads the store again and again and compares tables, journal and outside files with each other and with earlier
-    reads.
-    """
+    """Reads the store repeatedly. Compares tables, journal and outside files with each other and with earlier reads."""
 
     def __init__(self, sf: standfast.Standfast, place: Path) -> None:
         self._sf, self._place = sf, place
@@ -340,14 +338,16 @@ class Audit:
         self._sessions: dict[str, Row] = {}
 
     def look(self) -> None:
-        """One snapshot. It must have every row that was acknowledged, and every request that arrived, before it."""
+        """Read one snapshot. It must have every row that was acknowledged, and every request that arrived, before it
+        began.
+        """
         acked, world = noted(self._place / "acked"), World(self._place).lines()
         before = (self.effects, self.approvals, self.tasks, self._sessions)
         self._sf.read(self._read)
         arrived = {(kind, job) for kind, job, _ in World(self._place).lines()}
         self._agree()
         self._never_back(*before)
-        for line in acked[self._heard :]:  # a state that was seen once is never seen undone
+        for line in acked[self._heard :]:  # no later read shows an earlier state
             self._was_told(json.loads(line))
         self._heard = len(acked)
         states = {(effect["tool"], self.job_of(effect)): effect for effect in self.effects.values()}
@@ -360,8 +360,8 @@ class Audit:
             assert effect["state"] != "acknowledged" or name in arrived, f"{name} is acknowledged and never arrived"
 
     def _read(self, tx: Tx) -> None:
-        # One snapshot, so the order of these does not matter. A row of the journal with a low number may be
-        # committed late on PostgreSQL: there all of it is read each time.
+        # These reads share one snapshot, so their order does not matter. On PostgreSQL a journal row with a low number
+        # may be committed late, so the whole journal is read each time.
         late = tx.dialect == "postgres" or not self._events
         fresh = tx.all(_EVENTS, seq=0 if late else self._events[-1]["seq"])
         self._events = fresh if late else self._events + fresh
@@ -436,7 +436,7 @@ class Audit:
         return [event for event in self._events if event["subject"] == subject]
 
     def all_of_it(self) -> None:
-        """No process writes any more: the tail has returned every event once."""
+        """Call this when no process writes. The tail must have returned every event once."""
         for _ in range(1000):
             before = len(self._tailed)
             self._sf.read(self._read)
@@ -457,7 +457,7 @@ def _opened(asked: dict[str, Any], actor: str) -> Iterator[standfast.Standfast]:
 
 
 class Actor:
-    """The parts of every child: the store, the outside record, and optionally a crash point."""
+    """A child's handle on the store, its files outside the store, and optionally its crash point."""
 
     def __init__(self, sf: standfast.Standfast, asked: dict[str, Any]) -> None:
         self.sf, self.jobs, self._crowd = sf, asked["jobs"], asked["crowd"]
@@ -476,7 +476,7 @@ class Actor:
 
     @contextmanager
     def weather(self) -> Iterator[None]:
-        """A lock that was not free for half a minute: on a machine that is busy enough, that happens."""
+        """The error of a lock that was not free for 30 s. A busy machine can cause it."""
         try:
             yield
         except Busy as error:
@@ -491,7 +491,7 @@ class Actor:
 
 @contextmanager
 def _living(asked: dict[str, Any], role: str) -> Iterator[Actor]:
-    """Run one process. With a fuse it dies at the given crash point."""
+    """Run one process. With a fuse it is killed at the given crash point."""
     number, fuse = asked["number"], asked["fuse"]
     with Patching() as patch:
         if asked["careless"]:
@@ -577,7 +577,7 @@ def _perform(actor: Actor, task: Any) -> None:
 
 def _send(actor: Actor, s: Any, kind: str, job: int) -> None:
     def do(call: standfast.Call) -> str:
-        time.sleep(actor.draw.uniform(0.0, actor.request_s))  # a request is under way
+        time.sleep(actor.draw.uniform(0.0, actor.request_s))  # a request is in flight
         return actor.world.receive(kind, job, call.key)
 
     def probe(call: standfast.Call) -> Any:
@@ -596,7 +596,7 @@ def _send(actor: Actor, s: Any, kind: str, job: int) -> None:
 
 
 def approve(**asked: Any) -> None:
-    """Answer the open requests. For each doubt, look at the outside system and resolve it."""
+    """Answer the open requests. Then resolve each effect in doubt by looking at the outside system."""
     with _living(asked, "approver") as actor:
         while not actor.over():
             with actor.weather():
@@ -609,7 +609,9 @@ def approve(**asked: Any) -> None:
 
 
 def _silent(effect: Any) -> bool:
-    """Whether its sender is dead. A sender that is only late may still send, so it is too early to resolve."""
+    """Whether the sender of the effect is dead. A sender that is only late may still send, so the doubt cannot be
+    resolved yet.
+    """
     return effect.gave_up_us is not None or not effect.holder or leases.is_gone(effect.holder, SYSTEM)
 
 
@@ -618,7 +620,7 @@ def _answer(actor: Actor, approval: str) -> None:
     try:
         made = answer(approval, approver=actor.sf.agent)
         actor.tell("answered", approval=approval, state=made.state, by=actor.sf.agent)
-    except IllegalTransition as error:  # another was first
+    except IllegalTransition as error:  # another process was faster
         actor.met(error)
 
 

@@ -67,7 +67,7 @@ class Fact(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A fact and the two moments it happened between, or the one it was recorded at."""
+    """A fact, and the two times between which it happened, or the time at which it was recorded."""
 
     fact: Fact
     from_us: int
@@ -77,7 +77,7 @@ class Told(NamedTuple):
 def run(
     place: Path, *, seed: int, url: str | None = None, histories: int = 3, things: int = 40, forgetful: bool = False
 ) -> Outcome:
-    """`things` is how much happens in each history. `forgetful` is the control: some changes are not journalled."""
+    """`things` is the number of actions in each history. `forgetful` is the control: changes without a journal row."""
     outcome = Outcome("audit without payloads")
     for number in range(histories if url is None else 1):
         home = place / f"history-{number}"
@@ -107,7 +107,7 @@ class Books:
 
 
 class History:
-    """One step after another, each by a random person."""
+    """Makes one random history. A random person takes each step."""
 
     def __init__(self, people: dict[str, standfast.Standfast], draw: random.Random) -> None:
         self._people, self._draw, self._number = people, draw, 0
@@ -128,7 +128,7 @@ class History:
 
     @contextmanager
     def _does(self, actor: str, *facts: tuple[Any, ...]) -> Iterator[standfast.Standfast]:
-        """In this block these facts happen in this order."""
+        """The body of this block causes these facts, in this order."""
         from_us = SYSTEM.now_us()
         yield self._people[actor]
         self.books.acked += [Told(Fact(actor, *fact), from_us, SYSTEM.now_us()) for fact in facts]
@@ -339,7 +339,7 @@ def _forget(patch: Patching, draw: random.Random) -> None:
 
 @contextmanager
 def _blind(where: str, home: Path) -> Iterator[standfast.Standfast]:
-    """The store, for a reader without the right to read payloads."""
+    """Open the store as a reader that may not read payloads."""
     with Patching() as patch, _role(where) if "://" in where else nullcontext(where) as url:
         if "://" not in where:
             _deny(patch)
@@ -409,7 +409,7 @@ def _compare(outcome: Outcome, sf: standfast.Standfast, books: Books) -> None:
         wrong = {key: (seen.get(key), wanted) for key, wanted in wanted_rows.items() if seen.get(key) != wanted}
         outcome.refuse(wrong or len(seen) - len(wanted_rows), f"the {what} differ from the books")
     said = str([rows, names, effects, approvals, sf.recovery.report().items])
-    # A message's first words are its summary: that is what a timeline of a conversation is.
+    # The timeline of a conversation shows the first words of each message as its summary.
     leaks = SECRET in said.replace(f'assistant: {{"body":"{SECRET}"}}', "")
     outcome.refuse(leaks and re.findall(f".{{60}}{SECRET}", said)[:2], "a payload stood elsewhere")
 
@@ -426,7 +426,7 @@ def _fact(row: dict[str, Any], names: dict[str, str]) -> Fact:
 
 
 def _same_timeline(outcome: Outcome, sf: standfast.Standfast, rows: list[dict[str, Any]]) -> None:
-    """What `standfast timeline` shows is the same story, in the same order."""
+    """`standfast timeline` must show the same facts in the same order."""
     shown = sf.timeline(window="1h", limit=PAGE).entries
     story = [(row["seq"], row["type"], row["subject"]) for row in rows]
     acked = [(entry.seq, entry.type, entry.subject) for entry in shown]

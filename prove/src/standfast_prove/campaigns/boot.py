@@ -31,7 +31,7 @@ LATER = tuple(
     )
     for n in (1, 2, 3)
 )
-"""What a coming version might bring."""
+"""Migrations that a later version might add."""
 
 
 def run(
@@ -70,7 +70,7 @@ def _words(place: Path) -> str:
 
 
 def _empty(url: str) -> None:
-    """The database as before the first opening."""
+    """An empty database, as before the first open."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -85,7 +85,8 @@ def _look(
     applied = len([line for line in noted(oracle) if line == "migrate.after_step"])
     outcome.count("migrations applied", applied)
     outcome.refuse(ledger != [(m.version, m.checksum) for m in expected] and ledger, "the ledger says")
-    # A server may refuse a step that another opening has just made. The loser looks again and applies nothing.
+    # A server may refuse a step that another process has just applied. The refused process reads the schema again and
+    # applies nothing.
     wrong = applied < pending if "://" in path else applied != pending
     outcome.refuse(wrong and applied, f"{pending} steps were pending, and applied this often")
     outcome.refuse(found != [f"k{n}" for n in range(processes)] and found, "rows of the first moment")
@@ -138,7 +139,7 @@ def open_once(
 def engine_of(
     path: str, caller: Caller, migrations: Sequence[Migration], *, on_migrate: OnMigrate = no_copy
 ) -> SqliteEngine | PostgresEngine:
-    """The engine itself, with the schema that a version with these migrations has."""
+    """The engine alone, with the schema of a version that has these migrations."""
     if "://" in path:
         from standfast.db.postgres.engine import PostgresEngine
 

@@ -35,7 +35,7 @@ def run(
     kills: int = 12,
     check_then_add: bool = False,
 ) -> Outcome:
-    """With `check_then_add`, the control: no call reserves."""
+    """With `check_then_add`, the control, no call reserves."""
     outcome, chance = Outcome("budgets"), random.Random(seed)
     place.mkdir(parents=True, exist_ok=True)
     url = url or str(place / "standfast.db")

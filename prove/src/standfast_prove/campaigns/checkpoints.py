@@ -47,7 +47,7 @@ def run(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
 
 
 def checkpoint(*, path: str) -> None:
-    """In a child: passive checkpoints, one after the other, while the writers write."""
+    """In a child: run passive checkpoints, one after the other, while the writers write."""
     import apsw
 
     while True:
@@ -57,4 +57,4 @@ def checkpoint(*, path: str) -> None:
             for _ in range(1000):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except (apsw.BusyError, apsw.CantOpenError, apsw.ProtocolError):
-            time.sleep(0.005)  # not made yet, or in the middle of being opened
+            time.sleep(0.005)  # the file does not exist yet, or another process is creating it

@@ -35,7 +35,7 @@ _TIMES = struct.Struct("<qqq")
 
 
 class MachineClock:
-    """One machine's clocks, in memory that all its processes share. The date may be another one for each."""
+    """One machine's clocks, in memory that all its processes share. Each process may have another date."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -67,7 +67,7 @@ class MachineClock:
 
 
 class Held(NamedTuple):
-    """What the model knows of the lock."""
+    """The lock, as the model knows it."""
 
     by: int
     fence: int
@@ -75,7 +75,7 @@ class Held(NamedTuple):
 
 
 def run(place: Path, *, seed: int = 0, steps: int = 400, awake: bool = True) -> Outcome:
-    """So many steps of one machine. `awake` is taken away in the control: leases end by the date."""
+    """Play `steps` steps of one machine. The control does not use the time awake: leases end by the date."""
     machine = _Machine(place, random.Random(seed), Outcome("clocks"), awake=awake)
     try:
         for _ in range(steps):
@@ -94,7 +94,7 @@ class _Machine:
         self._clock = MachineClock(place / "clock")
         self._held: Held | None = None
         self._fences: list[int] = [0]
-        self._known: dict[int, int] = {}  # the fence each process believes in
+        self._known: dict[int, int] = {}  # the fencing token that each process holds, as it believes
         self._processes = [self._start() for _ in range(PROCESSES)]
 
     def _start(self) -> _Process:
@@ -140,7 +140,7 @@ class _Machine:
     def _kill(self) -> None:
         n = self._chance.randrange(PROCESSES)
         if self._held is not None and self._held.by == self._processes[n].pid:
-            self._held = None  # known to be dead: over at once
+            self._held = None  # the holder is known to be dead: its lease has ended
         self._processes[n].kill()
         self._processes[n] = self._start()
         self.outcome.count("kills")
@@ -195,7 +195,7 @@ class _Machine:
 
 
 class _Process:
-    """One process of that machine: it answers each line with one line."""
+    """One process of that machine. It answers each line with one line."""
 
     def __init__(self, place: Path, *, awake: bool) -> None:
         (there, self._write), (self._read, back) = os.pipe(), os.pipe()

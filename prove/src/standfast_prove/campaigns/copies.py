@@ -35,7 +35,7 @@ from standfast_prove.outcome import Outcome
 SELF = "standfast_prove.campaigns.copies"
 WRITERS = 2
 CALLS_MAX = 14
-"""A copy of the store here calls its place fewer times than this."""
+"""One copy makes fewer calls to its destination than this."""
 PATIENCE_S = 120.0
 
 
@@ -96,7 +96,7 @@ def _judge(outcome: Outcome, place: Path, there: Directory) -> None:
 
 
 def write(url: str, data: str, books: str, name: str) -> None:
-    """Until it is killed: note each row once it is acknowledged."""
+    """Write rows until the process is killed. Note each row once it is acknowledged."""
     notes = os.open(books, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with standfast.open(url, data_dir=data) as sf:
         for n in range(1_000_000):
@@ -105,7 +105,9 @@ def write(url: str, data: str, books: str, name: str) -> None:
 
 
 def copy(url: str, data: str, books: str, to: str, store_id: str, calls: list[int], manifest_first: bool) -> None:
-    """One copy for each of `calls`, whose place fails at that call; without any, copies until it is killed."""
+    """Take one copy for each of `calls`; its destination fails at that call. Without `calls`, copy until the process is
+    killed.
+    """
     if manifest_first:
         taking._Taking._finish = _manifest_first  # type: ignore[method-assign]
     source = Source("postgres" if "://" in url else "sqlite", url, store_id)
@@ -118,7 +120,7 @@ def copy(url: str, data: str, books: str, to: str, store_id: str, calls: list[in
 
 
 class Failing(Directory):
-    """A directory whose n-th call fails: the disk is full, or the device answers with an error."""
+    """A directory whose n-th call fails: the disk is full, or the device reports an error."""
 
     def __init__(self, path: str, fails_at: int, counted: list[int] | None = None) -> None:
         super().__init__(path)
@@ -137,7 +139,7 @@ class Failing(Directory):
     def put(self, name: str, path: str) -> None:
         self._call()
         super().put(name, path)
-        self._call()  # the file is there, and the caller is not sure of it
+        self._call()  # the file was written, but the caller gets an error
 
     def put_bytes(self, name: str, data: bytes) -> None:
         self._call()

@@ -1,7 +1,7 @@
 """Each feature is killed at every crash point that it passes, and again while it recovers.
 
-`crashes/` has the programs. A run of one seed plays some first crashes and, after each, some second ones. The next seed
-plays others.
+`crashes/` has the programs. A run of one seed plays some first crashes and, after each, some second crashes. The next
+seed plays other crashes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def run(
     url: str | None = None,
     seed: int = 0,
 ) -> Outcome:
-    """Sweep every world of a resource, in a small process that forks quickly. `at` is where first crashes are."""
+    """Sweep every crash program of a resource, in a small process that forks quickly. First crashes are at points that
+    begin with `at`.
+    """
     outcome = Outcome(f"crashes in {resource}")
     asked: dict[str, Any] = {"resource": resource, "place": str(place), "firsts": firsts, "seconds": seconds, "at": at}
     with Child("standfast_prove.campaigns.crashes:swept", **asked, url=url, seed=seed) as child:
@@ -41,7 +43,7 @@ def run(
 def swept(
     resource: str, place: str, firsts: int | None, seconds: int | None, at: str, url: str | None, seed: int
 ) -> None:
-    """In a child: say for each world what was played, and what ended wrong."""
+    """In a child: report for each crash program the played schedules and the violations."""
     for name in CONTROL if resource == "control" else RESOURCES[resource]:
         made = world(name, Path(place), url)
         if url is None or made.on_a_server:

@@ -39,7 +39,7 @@ from standfast_prove.outcome import Outcome
 SLOWER = ("true", "sleep 0.3; echo some output", "sleep 1.4")
 WAL_MAX_BYTES = 16 * 1024 * 1024
 READER_FDS = 6
-"""A second thread may once need a reader of its own, which is kept."""
+"""A second thread may need its own reader once. The store keeps that reader."""
 
 
 CARELESS = """
@@ -58,7 +58,7 @@ def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, carel
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with Running(data, before=before, STANDFAST_DB_URL=url) as running:
-                if random_.random() < 0.7:  # else it may die while it starts
+                if random_.random() < 0.7:  # otherwise it may be killed while it starts
                     until(lambda: running.status()["state"] == "active")
                 time.sleep(every_s * random_.uniform(0.1, 0.9))
                 running.kill()
@@ -84,7 +84,7 @@ def kills(place: Path, *, seconds: float, seed: int, every_s: float = 1.0, carel
 
 
 def keepers(place: Path, *, seconds: float, seed: int) -> Outcome:
-    """Daemons and their keepers are killed. The outcome of a command may be lost, but no command starts twice."""
+    """Daemons and their keepers are killed. The outcome of a command may be lost, but no command runs twice."""
     outcome, random_ = Outcome("daemon-keepers"), random.Random(seed)
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf:
@@ -136,7 +136,7 @@ def rivals(place: Path, *, seconds: float, seed: int) -> Outcome:
 
 
 def lives(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
-    """One daemon works all the time for long. Its memory and its open files must not grow."""
+    """One daemon works without a pause. Its memory and its number of open files must not grow."""
     outcome = Outcome("daemon-lives")
     url, data = str(place / "standfast.db"), place / "data"
     with opened(url, data) as sf, Running(data, STANDFAST_DB_URL=url) as running:
@@ -150,7 +150,7 @@ def lives(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
         outcome.refuse(after[0] > small[0] + READER_FDS, f"descriptors grew from {small[0]} to {after[0]}")
         pages_kb = os.path.getsize(url) // 1024 - pages_kb
         grown = f"memory grew from {small[1]} to {after[1]} kB, the store by {pages_kb} kB"
-        # Each connection keeps pages of the store in memory, up to a bound: it may grow as the store does.
+        # Each connection keeps pages of the store in memory, up to a bound, so memory may grow with the store.
         outcome.refuse(after[1] > small[1] * 1.05 + 3 * pages_kb, grown)
         outcome.refuse(os.path.getsize(url + "-wal") > WAL_MAX_BYTES, "the log has grown")
         outcome.refuse(running.stop(), "it did not end well")
@@ -201,7 +201,7 @@ def full_disk(place: Path, *, seconds: float, seed: int = 0) -> Outcome:
 
 
 def server_away(place: Path, *, url: str, seconds: float) -> Outcome:
-    """The server cannot be reached for a while, also not when the daemon starts."""
+    """The server cannot be reached for a while, including the time when the daemon starts."""
     outcome = Outcome("daemon-server-away")
     with Line(urlsplit(url).port or 5432) as line, opened(url, place / "own") as sf:
         firsts = loops(sf, place, ("true",))
@@ -222,7 +222,7 @@ def server_away(place: Path, *, url: str, seconds: float) -> Outcome:
 
 
 def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> Outcome:
-    """Two machines use one server. The leading daemon is cut off, then killed, and the other takes over, in turn."""
+    """Two machines use one server. The leading daemon is cut off, later killed, and the other daemon takes over."""
     outcome, random_ = Outcome("daemon-machines"), random.Random(seed)
     port, lease_s = urlsplit(url).port or 5432, 4.0 if haste else 60.0
     with opened(url, place / "own") as sf, way(port) as line_a, way(port) as line_b:
@@ -285,7 +285,7 @@ def machines(place: Path, *, url: str, rounds: int, seed: int, haste: bool) -> O
 
 
 def loops(sf: standfast.Standfast, place: Path, commands: tuple[str, ...]) -> dict[str, int]:
-    """One loop a second for each command; the first slot of each."""
+    """Add a loop with one slot per second for each command. Returns the first slot of each."""
     firsts = {}
     for n, then in enumerate(commands):
         added = sf.loops.add(
@@ -304,7 +304,7 @@ def loops(sf: standfast.Standfast, place: Path, commands: tuple[str, ...]) -> di
 
 
 def settle(sf: standfast.Standfast, firsts: dict[str, int]) -> int:
-    """Wait until every slot up to now has ended; that moment. Later ones are not judged."""
+    """Wait until every slot up to now has ended. Returns the current time: later slots are not checked."""
     until_us = sf.read(lambda tx: tx.now_us())
 
     def over() -> bool:
@@ -332,7 +332,9 @@ def judge(
 
 
 def _size(pid: int) -> tuple[int, int]:
-    """Descriptors and memory in kB, at the quietest of a few moments: a reader more is lent and given back."""
+    """Number of descriptors and memory in kB: the least of a few samples, because extra readers are opened for a short
+    time.
+    """
     seen = []
     for _ in range(10):
         seen.append((descriptors(pid), memory_kb(pid)))
@@ -361,7 +363,7 @@ def _keepers(data: Path) -> list[str]:
 
 
 class _Post:
-    """Mail between two agents while everything else happens."""
+    """Two agents that send each other mail during the campaign."""
 
     def __init__(self, sf: standfast.Standfast) -> None:
         self._sf = sf

@@ -42,12 +42,12 @@ def _replace(file: Path) -> None:
 
 
 def _copy_over(file: Path) -> None:
-    """An older copy, as `cp backup.db standfast.db` puts it there: the inode stays."""
+    """Overwrite the file with an older copy, as `cp backup.db standfast.db` does: the inode stays the same."""
     subprocess.run(["cp", f"{file}.older", str(file)], check=True)
 
 
 def _replace_directory(file: Path) -> None:
-    """The whole directory, with a copy of its files at the old name."""
+    """Rename the directory, and put a copy of its files at the old name."""
     moved = file.parent.with_name("moved")
     file.parent.rename(moved)
     shutil.copytree(moved, file.parent)
@@ -73,7 +73,7 @@ WRITING = DAMAGES | {
 
 
 def run(place: Path, *, seed: int = 0, acts: int = 1000, checked: bool = True) -> Outcome:
-    """So many acts, one after the other, in one child. `checked=False`: the control."""
+    """Play `acts` acts, one after the other, in one child. `checked=False` is the control."""
     outcome = Outcome("damage" if checked else "damage without the identity check")
     with Child(
         "standfast_prove.campaigns.damage:play", place=str(place), seed=seed, acts=acts, checked=checked
@@ -148,7 +148,7 @@ def _prepared(path: Path) -> standfast.Standfast:
         with closing(apsw.Connection(str(path))) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if name == "k-first":
-            # The guard's locks outlive this close; SQLite's own are not needed in between.
+            # The guard's locks survive this close. SQLite's own locks are not needed here.
             shutil.copyfile(path, f"{path}.older")
     put(sf, "k-begun")
     return sf
@@ -222,7 +222,7 @@ def _fork(path: Path) -> tuple[str, str]:
 
 
 def _work(path: Path, what: str, visitor: Child) -> tuple[str, str]:
-    """Acts that other programs may do."""
+    """Acts that are allowed to other programs."""
     sf = _prepared(path)
     engine, stop = sf.engine, threading.Event()
 
@@ -243,7 +243,7 @@ def _work(path: Path, what: str, visitor: Child) -> tuple[str, str]:
 
 
 def _let_go(sf: standfast.Standfast) -> None:
-    """The store is gone or damaged: closing may fail, and must not hang."""
+    """Close a store that was removed or damaged. That may raise an error, but must not hang."""
     with suppress(standfast.StandfastError):
         sf.close()
 

@@ -64,7 +64,7 @@ class Vandal:
         self.run(*(f"UPDATE event SET seq = {new} WHERE seq = {old}" for old, new in moves))
 
     def rewrite_digests(self, sf: Standfast) -> None:
-        """Make all digests again, of the rows as they are now."""
+        """Recompute all digests from the current rows."""
         self.run("DELETE FROM digest")
         digests.extend(sf._store)
 
@@ -92,7 +92,7 @@ def run(place: Path, *, rounds: int = 40, url: str | None = None, seed: int = 0,
 
 @contextmanager
 def short_stretches(rows: int) -> Iterator[None]:
-    """A digest for every few rows at once. A later digest of this process must not have this length."""
+    """Add a digest for every few rows. A later digest of this process must not have this length."""
     before = digests.STRETCH, digests.SETTLED_US
     digests.STRETCH, digests.SETTLED_US = rows, -1_000_000_000
     try:

@@ -31,7 +31,7 @@ def run(
     tools: tuple[str, ...] = TOOLS,
     forgetful: bool = False,
 ) -> Outcome:
-    """So many disasters; `url` is the server of other campaigns and is left alone."""
+    """Play `disasters` disasters. `url` is the server of other campaigns, so this campaign does not touch it."""
     outcome, chance = Outcome("disasters of servers"), random.Random(f"servers {seed}")
     with Nursery(words=place / "words") as nursery:
         warmed(nursery, postgres=True)
@@ -58,7 +58,7 @@ class Server(TemporaryPostgres):
         self._shut_down()
 
     def start_with(self, conf: str, signal: str) -> None:
-        """Start the data that is there as a standby, or to recover it."""
+        """Start the server on existing data, as a standby or for a recovery."""
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(conf)
         (self._data / signal).touch()
@@ -126,7 +126,7 @@ class Lagging:
         self._standby.start_with(way, "standby.signal")
 
     def save(self) -> None:
-        """The standby has what the primary has, and gets nothing from now on."""
+        """Wait until the standby has everything that the primary has, then disconnect it."""
         there = self._primary.run("SELECT pg_current_wal_lsn()")
         self._standby.until(f"SELECT pg_last_wal_replay_lsn() >= '{there}'")
         self._line.break_off()

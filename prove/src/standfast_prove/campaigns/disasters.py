@@ -44,7 +44,7 @@ AGENTS = 2
 KINDS = ("plain", "probed", "idempotent", "keyed", "plain")
 """The effects of one agent, in this order."""
 FUSE_MAX = 60
-"""The most crash points that an agent passes before it is killed. A whole run has about as many."""
+"""An agent passes up to this number of crash points before it is killed. A whole run passes about as many."""
 PASSES_MAX = 40
 PATIENCE_S = 60.0
 TOOLS = ("here", "here, lost", "cp")
@@ -210,7 +210,7 @@ def _name(agent: int, n: int) -> str:
 
 
 def _arrived(place: Path) -> Counter[str]:
-    """How often each effect has happened outside: that system knows a key it has seen."""
+    """The number of times that each effect happened outside. The outside system ignores a key that it has seen."""
     lines = [line.split(" ") for line in noted(place / "book")]
     once = {(name, key) for name, key in lines if name.endswith("-idempotent")}
     return Counter([name for name, _ in once] + [name for name, _ in lines if not name.endswith("-idempotent")])
@@ -228,7 +228,8 @@ def _opened(url: str, place: str, forgetful: bool) -> standfast.Standfast:
 def work(*, url: str, place: str, agent: int, fuse: int, forgetful: bool) -> None:
     """The whole program of one agent. It ends at the first effect in doubt.
 
-    If another process opened the gap while it was opening the store, its handle is refused, and it starts again.
+    If another process records a gap while this one opens the store, the handle is refused, and the program starts
+    again.
     """
     if fuse:
         _burn(fuse)

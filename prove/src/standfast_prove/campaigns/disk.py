@@ -62,9 +62,9 @@ FAULTS = tuple(
 def run(
     place: Path, *, seed: int = 0, faults: int = 60, believes: bool = False, kinds: tuple[str, ...] = ()
 ) -> Outcome:
-    """One kind of fault, at every n; where there are more than `faults`, at a sample of them.
+    """Play one kind of fault at every n, or at a sample if there are more than `faults`.
 
-    The seed says which kind, and shuffles what the program does.
+    The seed chooses the kind and the order of the program's writes.
     """
     chance = random.Random(seed)
     of_interest = [fault for fault in FAULTS if not kinds or fault.kinds in kinds]
@@ -96,7 +96,9 @@ class _Life:
         self._believes = believes
 
     def warm(self, fault: Fault, wrap: int, seed: int) -> int:
-        """Nothing is refused. How often it could have been; and what this one loads, the others have."""
+        """Run without a fault. Returns the number of operations that can be refused. Later runs reuse the modules that
+        this run loads.
+        """
         answer = self._place / "warm.json"
         given = {"directory": str(self._directory), "answer": str(answer), "seed": seed, "wrap": wrap}
         pid = self._nursery.start(f"{SELF}:warm", kinds=fault.kinds, **given)
@@ -107,7 +109,7 @@ class _Life:
         return times
 
     def live(self, fault: Fault, nth: int, wrap: int, seed: int) -> bool:
-        """Whether anything was refused at all."""
+        """Run with one fault. Returns whether an operation was refused."""
         for path in self._directory.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         shutil.copytree(self._place / "made", self._directory, dirs_exist_ok=True)
@@ -183,7 +185,7 @@ def warm(*, directory: str, answer: str, seed: int, wrap: int, kinds: str) -> No
 
 
 def recover(*, directory: str, acked: str, answer: str, seed: int) -> None:
-    """The next process: what the first had begun is ended, or said to be in doubt."""
+    """The next process: it finishes the work of the first process, or reports the effect as in doubt."""
     from standfast.interchange.hooks import spool
 
     program = _Program(directory, Oracle(acked), random.Random(seed), believes=False)
@@ -220,7 +222,7 @@ class _Program:
         return self._sf
 
     def go(self, name: str, *, wrap: int = 0, must: bool = False) -> None:
-        """Every method once; refusals are noted. `must`: nothing may be refused any more."""
+        """Call every method once and note refusals. With `must`, no call may be refused."""
         if wrap:
             set_limit("CHECKPOINT_FRAMES", wrap)
         for kind in self._order:

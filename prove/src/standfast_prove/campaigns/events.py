@@ -42,7 +42,7 @@ def opened(url: str, data: str, scope: str) -> standfast.Standfast:
 
 
 def write(url: str, data: str, scope: str, number: int, rounds: int, acked: str) -> None:
-    """In a child: one event, several at once, in two streams at once, and again with the same key."""
+    """In a child: append one event, several in one call, events in two streams in one call, and the same key again."""
     draw = random.Random(number)
     note = os.open(acked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with opened(url, data, scope) as sf:
@@ -53,7 +53,7 @@ def write(url: str, data: str, scope: str, number: int, rounds: int, acked: str)
             if n % 3 == 0:
                 sf.events.append_many("shared", items)
             elif n % 3 == 1:
-                with sf.transaction() as tx:  # its number is early and its commit late
+                with sf.transaction() as tx:  # the event has a low number and is committed late
                     tx.events.append(f"own {number}", "w.said", n)
                     select.select([], [], [], draw.random() * 0.003)
                     tx.events.append_many("shared", items)
@@ -64,11 +64,13 @@ def write(url: str, data: str, scope: str, number: int, rounds: int, acked: str)
 
 
 def read(url: str, data: str, scope: str, name: str, stream: str | None) -> None:
-    """In a child, until everything is said and read: what was seen is written together with the place."""
+    """In a child: read until all writers have ended and every event was read. Events and position are stored in one
+    transaction.
+    """
     with opened(url, data, scope) as sf, sf._store.watch() as watch:
         while True:
             batch = sf.events.poll(name, stream, type="w", limit=7)
-            with suppress(VersionConflict):  # another of this name was faster
+            with suppress(VersionConflict):  # another process with this key was faster
                 if batch:
                     with sf.transaction() as tx:
                         seen = [("saw", [event.stream, event.version]) for event in batch.events]
@@ -100,7 +102,7 @@ def everything(sf: standfast.Standfast, stream: str) -> list[Event]:
 
 
 def storm(nursery: Nursery, url: str, place: Path, *, seed: int, rounds: int, kills: int, scope: str = "") -> int:
-    """8 writers, two of them killed; 4 consumers, killed again and again. How many events there were."""
+    """Run 8 writers, two of them killed, and 4 consumers, killed repeatedly. Returns the number of events."""
     asked: dict[str, object] = {"url": url, "data": str(place / "data"), "scope": scope}
     acked = place / "acked"
     draw = random.Random(seed)

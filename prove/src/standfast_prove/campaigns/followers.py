@@ -53,7 +53,7 @@ def follow_to_the_end(
     *,
     over: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-    """Tail with pages of odd sizes until as many events came as were promised, or no process writes any more."""
+    """Tail with pages of odd sizes until the expected number of events has arrived, or no process writes any more."""
     chance, seen = random.Random(seed), []
     with sf._store.watch() as watch:
         for _ in range(10_000):
@@ -63,7 +63,7 @@ def follow_to_the_end(
             if len(seen) >= expected and not page.events:
                 return seen
             if not page.events:
-                ended = over()  # asked before the last read: an event that is missing then never comes
+                ended = over()  # checked before the last read: an event that is missing after that read is lost
                 watch.wait(0.05)
                 if ended and not sf.journal.tail(cursor, limit=1).events:
                     return seen
@@ -71,7 +71,7 @@ def follow_to_the_end(
 
 
 def write_events(url: str, place: str, name: str, events: int) -> None:
-    """In a child: events alone, and in transactions that take their time between the append and the commit."""
+    """In a child: append events alone, and in transactions that wait between the append and the commit."""
     chance = random.Random(name)
     with standfast.open(url, data_dir=os.path.join(place, "data")) as sf:
         written = 0
@@ -80,7 +80,7 @@ def write_events(url: str, place: str, name: str, events: int) -> None:
                 with sf._store.transaction() as tx:
                     for _ in range(min(chance.randint(1, 4), events - written)):
                         journal.append(tx, "test.happened", f"{name}-{written:03}")
-                        tx.maybe(journal.SQL.by_seq, seq=0)  # a round trip: the append has been done
+                        tx.maybe(journal.SQL.by_seq, seq=0)  # a round trip to the server, so the append has run
                         written += 1
                     time.sleep(chance.uniform(0, 0.01))
             else:

@@ -115,7 +115,7 @@ def run(
     kills: int = 8,
     forged: bool = False,
 ) -> Outcome:
-    """`forged` is the control: a row of the journal is changed directly in the file."""
+    """With `forged`, the control, a row of the journal is changed directly in the file."""
     outcome, where = Outcome("growth"), url or str(place / "standfast.db")
     with Nursery(words=place / "words") as nursery:
         warmed(nursery, postgres=url is not None)
@@ -169,7 +169,7 @@ class Growing:
         return figures
 
     def grow(self, sf: standfast.Standfast, size: int) -> None:
-        """By statements, in chunks, so that other writers get their turn."""
+        """Insert rows with SQL statements, in chunks, so that other writers can write in between."""
         until = size // UNIT
         while self._unit < until:
             first, last = self._unit + 1, min(self._unit + CHUNK, until)
@@ -177,7 +177,7 @@ class Growing:
             self._unit = last
 
     def _chunk(self, tx: Any, first: int, last: int) -> None:
-        # Positions and versions continue behind what real calls have added meanwhile.
+        # Positions and versions continue after those that real calls have added meanwhile.
         span, added = {"first": first, "last": last}, 2 * (last - first + 1)
         session = {"session_id": self._ids["session_id"]}
         position = tx.one(_NEXT, id=self._ids["node_id"])["next_position"]
@@ -204,7 +204,7 @@ def _bytes(sf: standfast.Standfast) -> int:
 
 
 def _timed(sf: standfast.Standfast, samples: int, acked: Oracle) -> dict[str, list[int]]:
-    """Each hot call so often, in turns, in µs and sorted; receipts are kept for later."""
+    """Time each hot call repeatedly, in turns. Returns sorted times in µs. Receipts are kept for a later check."""
     times: dict[str, list[int]] = {what: [] for what in HOT}
     mark = f"{time.monotonic_ns()}"
     for n in range(samples):
@@ -249,7 +249,7 @@ def _calls(sf: standfast.Standfast, mark: str, acked: Oracle) -> dict[str, Calla
 
 
 def _compact(outcome: Outcome, nursery: Nursery, place: Path, where: str, draw: random.Random, kills: int) -> None:
-    """Fold, throw folds away and die, again and again; the last one may finish."""
+    """Fold, delete folds and be killed, repeatedly. The last process may finish."""
     for n in range(kills + 1):
         fuse = draw.randint(1, 120) if n < kills else 0
         asked = {"place": str(place), "where": where, "number": draw.randrange(2**32), "fuse": fuse}
@@ -264,7 +264,7 @@ def _counted(state: int, event: Any) -> int:
 
 
 def _folded(said: list[Any]) -> dict[str, int]:
-    """How many messages, and the sum of their positions: what a fold made before is gone on from."""
+    """The number of messages and the sum of their positions, from the newest fold and the messages after it."""
     start = said[0].content if said and said[0].role == "summary" else {"count": 0, "sum": 0}
     rest = [one for one in said if one.role != "summary"]
     return {"count": start["count"] + len(rest), "sum": start["sum"] + sum(one.position for one in rest)}
@@ -328,14 +328,14 @@ def _opened(place: str | Path, where: str) -> Iterator[standfast.Standfast]:
 
 
 def dies(place: str, where: str, mark: str) -> None:
-    """In the middle of an effect."""
+    """Die in the middle of an effect."""
     with _opened(place, where) as sf:
         crash.arm_at("effect.before_done")
         sf.session(LONG).__enter__().effect("deploy", {"n": mark}, by="n", do=lambda call: "done")
 
 
 def recovers(place: str, where: str, mark: str) -> None:
-    """From a cold start to the effect that is done."""
+    """Start, and finish the effect of the killed process."""
     before = time.perf_counter_ns()
     with _opened(place, where) as sf:
         assert any(item.kind == "effect_in_doubt" for item in sf.recovery.report().items)

@@ -26,7 +26,7 @@ from standfast_prove.linearizability import Call, linearizable
 from standfast_prove.outcome import Outcome
 
 GROUP = 2
-"""Things a crew plays with at a time."""
+"""The number of things that a group of processes uses at the same time."""
 TURNS = 14
 """Calls of one process for a group."""
 
@@ -37,7 +37,7 @@ def made(number: int) -> list[Thing]:
 
 
 def work(url: str, data: str, scope: str, clock: str, acked: str, number: int, things: int, careless: bool) -> None:
-    """In a child: one group of things after the other, a call at a time."""
+    """In a child: work on one group of things after the other, with one call at a time."""
     shared, draw, who = SharedClock(Path(clock)), random.Random(f"{scope} {number}"), f"p{number}"
     State.careless = careless
     fd = os.open(acked, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -50,7 +50,7 @@ def work(url: str, data: str, scope: str, clock: str, acked: str, number: int, t
         for first in range(0, things, GROUP):
             for _ in range(TURNS):
                 which = draw.randrange(first, min(first + GROUP, things))
-                # A wrong date ends what ends by date; and on PostgreSQL the one clock is the server's.
+                # A wrong date ends leases that end by date. On PostgreSQL only the server's clock counts.
                 dated = isinstance(shared_things[which], Approval)
                 shared.jump_us = 0 if dated or url.startswith("postgres") else draw.randrange(-(10**13), 10**13)
                 asked, call = shared_things[which].play(sf, who, draw, memory[which])
@@ -69,7 +69,7 @@ def run(
     kills: int = 10,
     careless: bool = False,
 ) -> Outcome:
-    """Several crews of three to eight processes, one after the other."""
+    """Run several groups of three to eight processes, one after the other."""
     outcome, draw = Outcome("histories"), random.Random(seed)
     where = url or str(place / "standfast.db")
     with (
@@ -96,7 +96,7 @@ def run(
 
 
 class Death(NamedTuple):
-    """When a process ended: between these two moments."""
+    """The two times between which a process ended."""
 
     who: str
     after: float
@@ -105,7 +105,7 @@ class Death(NamedTuple):
 
 
 def _crew(nursery: Nursery, asked: dict[str, object], acked: Path, draw: random.Random, kills: int) -> list[Death]:
-    """Until all callers that were left alone are done."""
+    """Run one group until all processes that were not killed are done."""
     alive: dict[int, str] = {}
     deaths: list[Death] = []
     numbers = count()
@@ -125,7 +125,7 @@ def _crew(nursery: Nursery, asked: dict[str, object], acked: Path, draw: random.
         if kills and alive[pid] in busy and draw.random() < 0.4:
             kills -= 1
             since = time.monotonic()
-            killed = nursery.kill(pid) == -signal.SIGKILL  # else it had ended earlier, at an unknown time
+            killed = nursery.kill(pid) == -signal.SIGKILL  # otherwise it had ended earlier, at an unknown time
             deaths.append(Death(alive.pop(pid), since if killed else 0, time.monotonic(), killed=killed))
             start()
         elif draw.random() < 0.3:

@@ -61,7 +61,7 @@ def shell(place: Path, *, url: str | None = None, seed: int = 0, lines: int = 30
 
 
 class World:
-    """A directory with a `git` that pushes nothing, and nothing else on PATH than a few programs."""
+    """A directory with a `git` that only records pushes. PATH has nothing else but a few programs."""
 
     def __init__(self, place: Path) -> None:
         self._bin, self._work, self._mark = place / "bin", place / "work", place / "pushed"
@@ -89,7 +89,7 @@ class World:
 
 
 class Lines:
-    """Command lines with a push in them, run or only written."""
+    """Command lines that contain a push. Some run it, others only print or store it."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -113,14 +113,14 @@ class Lines:
         return self._chance.choice((word, word, word, f"'{word}'", f'"{word}"', f"{word[:at]}{parting}{word[at:]}"))
 
     def quoted(self, text: str) -> str:
-        """Quoted so that a shell reads the text itself."""
+        """Quote the text so that a shell reads it unchanged."""
         if self._chance.random() < 0.5:
             return shlex.quote(text)
         return '"' + "".join(f"\\{mark}" if mark in '\\"$`' else mark for mark in text) + '"'
 
 
 def _template(template: str) -> Callable[[Lines, str], str]:
-    """`%s` is the text as it is, `%q` quoted as one word."""
+    """`%s` becomes the text unchanged, `%q` the text quoted as one word."""
     return lambda lines, text: template.replace("%q", lines.quoted(text)).replace("%s", text)
 
 
@@ -180,6 +180,6 @@ def planted(place: Path, *, url: str | None = None, seed: int = 0, records: int 
 
 
 def _recorded(sf: standfast.Standfast) -> dict[str, str]:
-    """The sessions and calls that standfast recorded itself, each as one text."""
+    """Sessions and calls that standfast recorded itself, one string for each."""
     rows = [*sf.rows("SELECT * FROM session"), *sf.rows("SELECT * FROM tool_call")]
     return {row["id"]: repr(sorted(dict(row).items())) for row in rows}

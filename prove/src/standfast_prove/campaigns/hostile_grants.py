@@ -31,7 +31,7 @@ COMMANDS = 3
 THREADS = 3
 
 Act = tuple[str, str, str]
-"""Tool, action and directory, as this program knows them."""
+"""Tool, action and directory, as the campaign itself notes them."""
 
 
 def grants(place: Path, *, url: str | None = None, seed: int = 0, calls: int = 150, elsewhere: bool = False) -> Outcome:
@@ -67,7 +67,7 @@ class _Agent:
         self.granted: Counter[Act] = Counter()
 
     def call(self, number: int) -> None:
-        """One call, or the same call in several threads; afterwards perhaps a word about how it went."""
+        """Make one call, or the same call in several threads. Afterwards the agent may report how it ended."""
         command, tool = self._chance.choice(self._commands), self._chance.choice(TOOLS)
         given: dict[str, Any] = {"command": command, "description": self._chance.choice(DESCRIPTIONS)}
         payload = {
@@ -107,7 +107,7 @@ class _Agent:
         return asked.replace(cwd=DIRECTORIES[0]) if self._elsewhere else asked
 
     def _report(self) -> None:
-        """An agent may say how its call ended, in any way that lets it try again."""
+        """The agent reports how its call ended. It may lie, so that it may try again."""
         for effect in self._sf.effects.list(state="dispatched", limit=20):
             with suppress(StandfastError):
                 if self._chance.random() < 0.5:

@@ -74,7 +74,7 @@ PROTECTED = {
     "loop": "*", "run": "*", "gate": "*", "meta": "*", "migration": "*",
     "state": "key, verify", "session": "key, command",
 }  # fmt: skip
-"""What no statement may change. A state or session may be added; its command may not."""
+"""The data that no statement may change. A statement may add a state or a session, but not a stored command."""
 
 
 def run(place: Path, *, url: str, seed: int = 0, statements: int = 300, owner: bool = False) -> Outcome:
@@ -120,7 +120,7 @@ def logins(url: str) -> Iterator[tuple[str, Callable[[str], str]]]:
         finally:
             _wait_for_the_end_of(admin, prefix)
             for name in [f"{name}_login" for name in names] + names:
-                admin.execute(f"REASSIGN OWNED BY {name} TO CURRENT_USER".encode())  # the store itself stays
+                admin.execute(f"REASSIGN OWNED BY {name} TO CURRENT_USER".encode())  # the store itself is not dropped
                 admin.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}".encode())
 
 
@@ -155,7 +155,7 @@ class World:
             sf.close()
 
     def work(self, chance: random.Random) -> None:
-        """A worker sends approved effects, and sometimes does not record the result."""
+        """The worker sends approved effects, and sometimes does not record the result."""
         sf, number = self._opened["writer"], chance.randrange(KEYS)
         key = f"refund:{number}"
         try:
@@ -168,7 +168,7 @@ class World:
             pass
 
     def answer(self, chance: random.Random) -> None:
-        """An approver grants the question that they read."""
+        """The approver grants the question that they read."""
         sf = self._opened["approver"]
         try:
             for waiting in sf.approvals.list(state="requested", everywhere=True):
@@ -196,7 +196,7 @@ class World:
 
 
 class Agent:
-    """A connection of the agent's own."""
+    """The agent's own connection."""
 
     def __init__(self, url: str) -> None:
         import psycopg
@@ -204,7 +204,7 @@ class Agent:
         self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
 
     def attack(self, texts: list[str]) -> int:
-        """Run them in one transaction; 1 if it was committed. The next one starts with a clean session."""
+        """Run the statements in one transaction. Returns 1 if it was committed. Then reset the session."""
         import psycopg
 
         self._connection.execute("DISCARD ALL")
@@ -249,7 +249,7 @@ class Lines:
         return f"UPDATE standfast.{table} SET {sets}{where}"
 
     def _copy(self) -> str:
-        """A second row of an approval, with other values."""
+        """Insert a copy of an approval's row, with other values."""
         changed = {"id": f"'apr_{self._number}_{self._chance.randrange(10**9)}'"}
         for name in self._chance.sample(sorted(COLUMNS["approval"]), 2):
             changed[name] = self._chance.choice(COLUMNS["approval"][name])

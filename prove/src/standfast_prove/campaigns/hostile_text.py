@@ -150,7 +150,7 @@ def _run(
 
 
 class _Writer:
-    """Hostile text: words with marks between and inside of them."""
+    """Writes hostile text: words with control characters between and inside them."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -179,7 +179,7 @@ class _Writer:
         return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
     def clone(self, place: Path, number: int) -> Path:
-        """A directory as `git clone` could leave it, with everything in it that standfast looks at."""
+        """Make a directory as `git clone` could leave it, with every kind of file that standfast reads."""
         name = "".join(c for c in self.text() if c not in "/\0")[:60]
         root = place / f"clone{number}" / name
         (root / ".git").mkdir(parents=True)

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 DATABASE = "standfast.db"
 PROCESSES, THREADS, ROUNDS = 2, 3, 12
 KINDS = ("row", "row", "row", *(kind for kind in writing.KINDS if kind != "spool"))
-"""The spool waits outside of the database."""
+"""Records of the spool are outside of the database."""
 WRAP_EVERY_PAGES = (12, 30, 90)
 FRESH_EVERY = 8
-"""In one recording of so many the store itself is made."""
+"""One of this many recordings begins before the store exists."""
 CHECKED_EVERY, OPENED_EVERY = 4, 40
 BAD_MAX = 3
 SELF = "standfast_prove.campaigns.images"
 
 
 def run(place: Path, *, images: int, seed: int = 0, protection: str = "") -> Outcome:
-    """About `images` different images of one recording. `protection` names the one that is taken away."""
+    """Check about `images` different images of one recording. The named `protection` is switched off."""
     chance = random.Random(seed)
     operations = Operations(place)
     fresh = chance.randrange(FRESH_EVERY) == 0
@@ -76,7 +76,7 @@ def run(place: Path, *, images: int, seed: int = 0, protection: str = "") -> Out
 
 
 def _made(directory: Path) -> dict[str, bytes]:
-    """A store that is there, and certain."""
+    """Make a store of which every byte is synced."""
     import apsw
 
     import standfast
@@ -93,7 +93,7 @@ def _made(directory: Path) -> dict[str, bytes]:
 def _cut_everywhere(
     recorded: list[Operation], platter: Platter, looker: _Looker, images: int, chance: random.Random
 ) -> None:
-    """After every operation the power goes, in as many ways as are due."""
+    """Lose the power after every operation, in several ways for each, and check the images."""
     acked: list[str] = []
     seen: dict[int, int] = {}
     tries = 0
@@ -118,7 +118,7 @@ def _cut_everywhere(
 
 
 class _Looker:
-    """Opens images as a process does after the next boot."""
+    """Opens images as a process would after the reboot."""
 
     def __init__(self, place: Path, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -151,10 +151,11 @@ class _Looker:
         """Open, read everything and write a row, with the engine alone."""
         from standfast.db.sqlite.engine import SqliteEngine
 
-        self._lay_out(image, (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"))  # the last: while it is made
+        self._lay_out(image, (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal"))
+        # The last recording begins before the store exists.
         made_us = os.stat(self._path).st_mtime_ns if os.path.exists(self._path) else 0
         caller, checked = _caller(), self._looked % CHECKED_EVERY == 0
-        engine = SqliteEngine(self._path, caller, allow_unsafe=True)  # without looking around for network disks
+        engine = SqliteEngine(self._path, caller, allow_unsafe=True)  # without the search for network disks
         try:
             found, wrong = engine.write(lambda tx: _seen(tx, checked), caller)
         finally:
@@ -184,7 +185,7 @@ class _Looker:
         return found, wrong + ([] if state == "ok" else [state])
 
     def _lay_out(self, image: Image, names: tuple[str, ...]) -> None:
-        """Only missing files: the database itself is the same in most images."""
+        """Write only the files that differ: the database file is the same in most images."""
         for name in names:
             content, path = image.files.get(name), self._place / name
             if content is None:
@@ -194,7 +195,7 @@ class _Looker:
                 path.write_bytes(content.data)
                 path.chmod(0o600)
                 self._on_disk[name] = content.sum
-        (self._place / f"{DATABASE}-shm").unlink(missing_ok=True)  # it was in memory
+        (self._place / f"{DATABASE}-shm").unlink(missing_ok=True)  # the WAL index was in memory
 
 
 def _caller() -> Caller:
@@ -205,7 +206,7 @@ def _caller() -> Caller:
 
 
 def _seen(tx: Tx, checked: bool) -> tuple[set[str], list[str]]:
-    """Whole rows and torn rows; and the store accepts a write."""
+    """Return whole rows and torn rows. Check that the store accepts a write."""
     lines, half = writing.found(tx, checked=checked)
     tx.run(INSERT, key="proof", value="")
     return set(lines), half
@@ -225,7 +226,7 @@ def work(*, path: str, log: str, name: str, wrap: int, without: str) -> None:
 
     writing.take_away(without)
     sf = standfast.open(path, data_dir=os.path.dirname(log))
-    set_limit("CHECKPOINT_FRAMES", wrap)  # the log is checkpointed and begun again all the time
+    set_limit("CHECKPOINT_FRAMES", wrap)  # the WAL is checkpointed and restarted all the time
     ended: list[int] = []
 
     def live(thread: int) -> None:

@@ -53,7 +53,7 @@ Damage = Callable[[Members, random.Random], bytes]
 
 
 def filled(sf: Standfast, key: str = "far") -> None:
-    """Work with every kind of row that travels."""
+    """Make rows of every kind that an export contains."""
     with sf.session(key, agent="coder") as s:
         for n in range(5):
             s.say("user", f"question {n}")
@@ -89,7 +89,7 @@ def packed(found: Members) -> bytes:
 
 
 def sealed(found: Members) -> Members:
-    """With the right hashes, as a program that knows the form would forge it."""
+    """Write a bundle with correct hashes, as a program that knows the format could forge it."""
     manifest = json.loads(found["bundle.json"])
     hashes = {name: sha256(content).hexdigest() for name, content in found.items() if name != "bundle.json"}
     manifest |= {"members": hashes, "content": bundles.content_hash(hashes)}
@@ -167,7 +167,7 @@ def zips(place: Path, *, seed: int = 0, url: str | None = None, inputs: int = 20
 
 
 class _Any:
-    """A hash that differs from none."""
+    """A hash that equals every hash."""
 
     def __ne__(self, other: object) -> bool:
         return False
@@ -267,7 +267,7 @@ def _lines(outcome: Outcome, chance: random.Random, place: Path, seed: int, url:
 
 
 def _new_decision(directory: Path, n: int) -> None:
-    """In the first file that an import reads."""
+    """Add a decision to the first file that an import reads."""
     first = min(directory.glob("decisions/*.jsonl"))
     with first.open("a") as file:
         file.write(json.dumps({"id": new_id("dec"), "state": "open", "what": f"decision {n}"}) + "\n")

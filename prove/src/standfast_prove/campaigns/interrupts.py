@@ -37,11 +37,11 @@ KINDS = ("SIGINT", "SIGPROF", "asynchronous")
 HIT_MAX_S = 0.004
 """The longest pause between two exceptions of a storm."""
 PATIENCE_S = 12.0
-"""A thread that is not hit and answers nothing for so long hangs."""
+"""A thread that is not hit and does not answer for this time hangs."""
 HANG_S = 90.0
 """One place takes less than a second on a quiet machine: a child that takes this long hangs."""
 TRY_MAX_S = 1200.0
-"""All places of one act, also on a machine where 20 programs share a processor."""
+"""The time limit for all places of one act, also on a machine where 20 programs share a processor."""
 
 
 class Hit(BaseException):
@@ -51,9 +51,9 @@ class Hit(BaseException):
 def run(
     place: Path, *, seed: int = 0, acts: int = 400, leading: bool = False, patience_s: float = PATIENCE_S
 ) -> Outcome:
-    """Every place of a write, of a held transaction, of a read and of opening; then both storms.
+    """Hit every place of a write, of a held transaction, of a read and of an open. Then run both storms.
 
-    `leading`: the control, storms alone.
+    With `leading`, the control, only the storms run.
     """
     outcome = Outcome("interrupts" if not leading else "interrupts with leading callers")
     if not leading:
@@ -120,15 +120,15 @@ DATABASE = (os.path.join(os.path.dirname(standfast.__file__), "db", ""),)
 
 
 _KEPT: list[object] = []
-"""Every trace function of this process: Python 3.11 once called freed memory in the place of one, after 6,000 hits."""
+"""Keeps every trace function alive: Python 3.11 once called a freed one, after 6,000 hits."""
 
 
 class Interrupt:
     """Raises one exception at the nth place in these files where the interpreter looks for signals.
 
-    It looks after a call, at the start of a function and at the end of a loop's round, and nowhere
-    else: between a lock's `__enter__` and the block it protects, for one, no signal can hit.
-    `files` has the beginnings of their names. An asynchronous exception is a `hit`.
+    The interpreter looks only after a call, at the start of a function and at the end of a loop's round. For example,
+    no signal can hit between a lock's `__enter__` and the block that the lock protects. `files` are prefixes of file
+    names. An asynchronous exception is a `hit`.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ LOOKS_FOR_SIGNALS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACK
 
 
 class Others:
-    """Threads that write all the time, and say how far they are."""
+    """Threads that write all the time and count their rows."""
 
     def __init__(self, sf: standfast.Standfast, acked: Oracle, threads: int) -> None:
         self._sf, self._told = sf, acked
@@ -253,7 +253,7 @@ def interrupt_everywhere(path: str, oracle: str, what: str, every: int, kind: st
         try:
             with interrupt:
                 acts[what]()
-                time.sleep(0)  # an asynchronous exception at the last place is raised here
+                time.sleep(0)  # an asynchronous exception of the last place is raised here
             acked.note(key if what == "write" else "-")
             assert not interrupt.raised, f"the exception at place {nth} was swallowed"
         except (KeyboardInterrupt, Hit):
@@ -262,7 +262,7 @@ def interrupt_everywhere(path: str, oracle: str, what: str, every: int, kind: st
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers, nth
         others.all_move_on()
         put(sf, f"k-after-{nth}")
-        if quiet == 5:  # the path has fewer places than that, even when it had to wait
+        if quiet == 5:  # the path has fewer places than n, even if it had to wait
             break
     written = others.stop()
     say(hits)
@@ -293,7 +293,7 @@ def open_under_interrupts(path: str, every: int) -> None:
 
 
 def interrupt_waiting(path: str, acts: int) -> None:
-    """In a child: a signal hits a caller whose write waits for another process's lock. It must never be made."""
+    """In a child: a signal hits a caller whose write waits for another process's lock. The write must not be made."""
     from standfast.db.sqlite.lock import FileLock
 
     sf = standfast.open(path, data_dir=os.path.dirname(path))
@@ -319,7 +319,7 @@ def interrupt_waiting(path: str, acts: int) -> None:
 
 
 class Storm:
-    """Threads that write all the time; some of them are hit by exceptions, the others must not be hurt."""
+    """Threads that write all the time. Exceptions hit some of them and must not affect the others."""
 
     def __init__(self, path: str, *, threads: int, hit: int, leading: bool, patience_s: float) -> None:
         if leading:
@@ -342,13 +342,13 @@ class Storm:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        """The main thread may hang, too."""
+        """If the main thread hangs, end the storm and report."""
         while not self.hanging:
             time.sleep(0.1)
         self.end()
 
     def _live(self, n: int) -> None:
-        """An exception may hit outside `_write`, too: then it begins again."""
+        """Call `_write` until the end. After an exception outside `_write`, begin again."""
         count = [0]
         while not self._stop:
             try:
@@ -390,7 +390,7 @@ class Storm:
         return [n for n, moved in enumerate(self._moved) if time.monotonic() - moved > self._patience_s]
 
     def end(self) -> None:
-        """Stop, look at the store, and say: how many were hit, what was wrong, how much was acknowledged."""
+        """Stop and check the store. Returns the number of hits, the violations and the number of acknowledged rows."""
         self._ending.acquire()
         wrong = [f"thread {n} hangs" for n in self.hanging]
         self._stop = True
@@ -409,7 +409,7 @@ class Storm:
         say((wrong + self.errors)[:5])
         say(len(acked))
         sys.stdout.flush()
-        os._exit(0)  # a thread that hangs would keep this process
+        os._exit(0)  # a thread that hangs would keep this process alive
 
 
 def asynchronous_storm(path: str, seed: int, acts: int, leading: bool = False, patience_s: float = PATIENCE_S) -> None:
@@ -458,7 +458,7 @@ def signal_storm(path: str, seed: int, acts: int, leading: bool = False, patienc
 
 
 def let_callers_lead() -> None:
-    """The control, in this process only: a caller serves the queue itself, so an exception of its own hits there."""
+    """The control, in this process only: a caller serves the queue itself, so its exception can hit there."""
     from standfast.db.sqlite.operations import Operation
     from standfast.db.sqlite.writer import Writer
 
@@ -478,7 +478,7 @@ def let_callers_lead() -> None:
 
 
 def in_a_fork(function: Callable[[], object]) -> int:
-    """Run it in a forked child that dies rather than hang; its exit code."""
+    """Run it in a forked child with a time limit. Returns the exit code."""
     pid = os.fork()
     if pid == 0:
         signal.alarm(20)

@@ -28,20 +28,21 @@ from standfast_prove.faults.rows import VALUE, count_up, keys, put
 from standfast_prove.outcome import Outcome
 
 HANG_S = 40.0
-"""A write waits for a row for at most 30 s before it says who is in the way."""
+"""A write waits up to 30 s for a row. Then its error names the process that holds the row."""
 HOW = {"signal": "SIGUSR1", "thread": "asynchronous"}
 OURS = (os.path.join(os.path.dirname(standfast.__file__), ""), threading.__file__, contextlib.__file__)
 OTHERS = 3
 
 
 class Hit(Exception):
-    """The foreign exception. An Exception, because code that swallows those must not swallow it."""
+    """The foreign exception. It derives from Exception, because code that catches Exception must not swallow it."""
 
 
 def run(place: Path, *, url: str, seed: int = 0, every: int = 1, acts: int = 400, careless: bool = False) -> Outcome:
-    """A fifth of the places of opening, every place of a write, a block and a read, then a storm at random places.
+    """Hit a fifth of the places of an open, then every place of a write, a block and a read. A storm at random places
+    follows.
 
-    Opening comes first: an open reads all of `meta`, and the other steps add thousands of rows there.
+    The open is hit first: it reads all of `meta`, and the other steps add thousands of rows there.
     """
     outcome = Outcome("interrupts-postgres")
     kinds = [(what, how) for what in ("write", "block", "read") for how in HOW]
@@ -77,7 +78,7 @@ def _raise_from_handler(*_: object) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """The error and the last places it came through, which tell an error of the interpreter from one of ours."""
+    """The error and the last frames of its traceback. They show whether the interpreter or our code caused it."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     places = " < ".join(f"{os.path.basename(one.filename)}:{one.lineno}" for one in reversed(frames))
     return f"{type(error).__name__}: {error} ({places})"
@@ -91,7 +92,7 @@ def _interrupt(nth: int, how: str) -> Interrupt:
 
 
 class Others:
-    """Threads that write, read what they wrote, and complain about anything unexpected."""
+    """Threads that write, read their rows again, and report anything unexpected."""
 
     def __init__(self, sf: standfast.Standfast, complaints: list[str], names: list[str]) -> None:
         self._sf, self._complaints = sf, complaints
@@ -165,12 +166,12 @@ def interrupt_everywhere(
         try:
             with interrupt:
                 acts[what]()
-                time.sleep(0)  # an asynchronous exception at the last place is raised here, not in `__exit__`
+                time.sleep(0)  # an asynchronous exception of the last place is raised here, not in `__exit__`
             if interrupt.raised:
                 complaints.append(f"the exception at place {nth} of a {what} was swallowed")
         except Hit:
             hits += 1
-        except standfast.StandfastError as error:  # it hit inside one of our own handlers
+        except standfast.StandfastError as error:  # the exception hit inside one of our own handlers
             hits += 1
             if not isinstance(error, standfast.CommitUnknown):
                 complaints.append(f"place {nth} of a {what}: {_where(error)}")
@@ -178,7 +179,7 @@ def interrupt_everywhere(
         others.all_move_on()
         if not complaints:
             put(sf, f"k-{prefix}-after-{nth}")
-        if complaints or quiet == 3:  # the path has fewer places than that, even when it had to wait
+        if complaints or quiet == 3:  # the path has fewer places than n, even if it had to wait
             break
     _end(sf, others, hits, complaints, first=f"k-{prefix}-main")
 
@@ -245,7 +246,7 @@ def storm(url: str, directory: str, seed: int, acts: int, careless: bool = False
         while not stop:
             try:
                 work(n)
-            except Hit:  # it arrived outside the inner block
+            except Hit:  # the exception arrived outside the inner block
                 hits[0] += 1
             except BaseException as error:  # noqa: BLE001  it becomes a complaint
                 complaints.append(f"a thread that was hit got {_where(error)}")
@@ -284,5 +285,5 @@ def _end(sf: standfast.Standfast, others: Others, hits: int, complaints: list[st
     say(hits)
     say(json.dumps(complaints[:5]))
     if complaints:
-        os._exit(0)  # a thread that hangs would keep this process
+        os._exit(0)  # a thread that hangs would keep this process alive
     sf.close()

@@ -9,7 +9,7 @@ from standfast_prove.outcome import Outcome
 
 
 def run(place: Path, *, years: int, seed: int = 0, url: str | None = None) -> Outcome:
-    """Whole years on SQLite, a month on PostgreSQL, where every step is a round trip."""
+    """Play whole years on SQLite, and a month on PostgreSQL, where every step is a round trip."""
     outcome, days = Outcome("loops"), years * 365.25 if url is None else years * 30.0
     try:
         played = soak(place, seed=seed, days=days, url=url)

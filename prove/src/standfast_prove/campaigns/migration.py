@@ -60,8 +60,9 @@ PATIENCE_S = 300.0
 
 
 def run(place: Path, *, seed: int, url: str | None = None, schedules: int = 20, torn: bool = False) -> Outcome:
-    """One old schema, by the seed; killed at so many places of its migration. `torn` is the control: a migration
-    that commits after each statement."""
+    """The seed chooses one old schema. Its migration is killed at `schedules` places. With `torn`, the control, the
+    migration commits after each statement.
+    """
     outcome, draw, found = Outcome("migration"), random.Random(seed), LATEST + seed % len(LATER)
     with Nursery(words=place / "words") as nursery:
         warmed(nursery, postgres=url is not None)
@@ -86,7 +87,7 @@ def _words(place: Path) -> str:
 
 
 class _Scene:
-    """One old store, played again and again from the same beginning."""
+    """One old store. Each play begins with a copy of it."""
 
     def __init__(self, nursery: Nursery, stores: _Files | _Databases, found: int, torn: bool) -> None:
         self._nursery, self._stores, self._found, self._torn = nursery, stores, found, torn
@@ -205,7 +206,7 @@ class _Databases:
         self._nobody(self._made)
 
     def _nobody(self, url: str) -> None:
-        """Wait until the server has noticed the killed client: a database in use cannot be copied."""
+        """Wait until the server has closed the killed client's connection: a database in use cannot be copied."""
         ask = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
         end = time.monotonic() + PATIENCE_S
         while (row := self._admin.execute(ask, (_name(url),)).fetchone()) and row[0]:
@@ -245,7 +246,7 @@ def _name(url: str) -> str:
 def _opened(
     url: str, home: str, schema: int, *, actor: str = "old", clock: Clock = SYSTEM
 ) -> Iterator[standfast.Standfast]:
-    """The store as a process of a version with this schema has it."""
+    """Open the store as a version with this schema does."""
     from standfast.core.leases import this_process
     from standfast.db.contract import Caller
     from standfast.db.store import Store
@@ -265,14 +266,16 @@ def _opened(
 
 
 def build(url: str, home: str, schema: int) -> None:
-    """Leave something of every kind behind, and die."""
+    """Leave pending work of every kind in the store, then die."""
     with _opened(url, home, schema) as sf:
         make_pending(sf, World(Path(home)))
         crash.die()
 
 
 def beside(url: str, home: str, schema: int) -> None:
-    """An old process that stays open: it can write until another process migrates, then it is refused."""
+    """An old process that keeps the store open. It can write until another process migrates. Then its writes are
+    refused.
+    """
     with _opened(url, home, schema) as sf:
         sf.leases.acquire("beside")
         Path(home, "beside").touch()
@@ -335,7 +338,7 @@ def _watch_server(patch: Patching, at: Callable[[str], None], torn: bool) -> Non
 
 
 class _Torn:
-    """The control, on a file: every statement is committed at once."""
+    """The control, on SQLite: every statement is committed by itself."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -374,7 +377,7 @@ class _Watched:
 
 
 class _Later(SystemClock):
-    """So many hours from now, the machine being awake."""
+    """A clock that is a number of hours ahead; the machine was awake in these hours."""
 
     def __init__(self, hours: int) -> None:
         super().__init__()
@@ -388,7 +391,7 @@ class _Later(SystemClock):
 
 
 def resume(url: str, home: str, hours: int) -> None:
-    """Today's code ends what was pending; what became of each is written down."""
+    """Today's code finishes the pending work and writes each outcome to a file."""
     found = {}
     with _opened(url, home, LAST, actor="new", clock=_Later(hours)) as sf:
         for name, scene in SCENES.items():

@@ -11,7 +11,7 @@ from standfast_prove.outcome import Outcome
 
 
 def run(place: Path, *, seed: int, examples: int = 20, url: str | None = None) -> Outcome:
-    """The same seed plays the same programs; fewer where each step is a trip to a server."""
+    """The same seed plays the same programs. A server plays fewer, because each step is a round trip."""
     examples = examples if url is None else max(1, examples // 4)
     if find_spec("hypothesis") is None:
         raise Unavailable(wanting("hypothesis"))

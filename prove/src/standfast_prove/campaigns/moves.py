@@ -4,9 +4,10 @@
     cut     the connection to the server is cut at a message, in either direction
     away    the same, and the server stays out of reach until the recovery has been tried
 
-Each time the source is opened again, and that process is killed, too, or loses its connection. Then two things are
-judged. Exactly one of the two places takes a write. It has every row: the hash of each table is the one of before the
-move, or, where a process was writing, each row that was acknowledged to it is there. The next move starts from there.
+After each interruption a new process opens the source. It is also killed, or loses its connection. Then two things are
+checked. Exactly one of the two stores accepts a write. It has every row: the hash of each table is the same as before
+the move. If a process was writing during the move, every row that was acknowledged to it must be there. The next move
+starts from this store.
 
 In the control the source is renamed first, as other tools do.
 """
@@ -53,7 +54,7 @@ ROWS = 40
 
 
 def run(place: Path, *, url: str, seed: int = 0, moves: int = 40, renaming: bool = False) -> Outcome:
-    """So many moves, one after another. The store begins in the file, or with an odd seed in the database."""
+    """Play `moves` moves, one after another. The store begins in the file, or with an odd seed in the database."""
     outcome, chance = Outcome("moves"), random.Random(f"moves {seed}")
     port = urlsplit(url).port
     assert port is not None
@@ -111,7 +112,7 @@ class CountingLine(CuttableLine):
 
 
 class _Pair:
-    """Two stores of which one is the authority."""
+    """Two stores. One of them accepts writes."""
 
     def __init__(
         self,
@@ -209,7 +210,7 @@ def fill(*, url: str, place: str) -> None:
 
 
 def attempt(*, source: str, to: str, place: str, fuse: int, renaming: bool) -> None:
-    """One move. An error is fine: the judge looks at both places."""
+    """Try one move. An error is allowed: the judge checks both stores."""
     _at_home(place)
     settings = config.load(source, data_dir=os.path.join(place, "data"), quiet=True)
     target = parse_db_target(to, default_path=to)
@@ -227,7 +228,7 @@ def attempt(*, source: str, to: str, place: str, fuse: int, renaming: bool) -> N
 
 
 def _retried(call: Callable[[], Any]) -> Any:
-    """The answer; None where the store or the server refused."""
+    """Returns the answer, or None if the store or the server refused."""
     try:
         return call()
     except standfast.StandfastError:
@@ -243,7 +244,7 @@ def recover(*, url: str, place: str, fuse: int) -> None:
 
 
 def write(*, url: str, place: str) -> None:
-    """Until it is killed: note each row that was acknowledged."""
+    """Write rows until the process is killed. Note each acknowledged row."""
     _at_home(place)
     book = Oracle(Path(place) / "acknowledged")
     for _ in range(100_000):
@@ -290,7 +291,7 @@ def _hashes(target: config.Target) -> dict[str, list[Any]]:
 
 
 def _tidy(urls: list[str]) -> None:
-    """Remove the sealed stores of earlier moves, which stay otherwise."""
+    """Remove the sealed stores of earlier moves, because no move removes them."""
     import psycopg
 
     for url in urls:

@@ -72,7 +72,7 @@ def _break(
     line: CuttableLine, outcome: Outcome, chance: random.Random, partitions: int, progress: Callable[[], int]
 ) -> None:
     for _ in range(partitions):
-        # Even on a slow machine some work is done between two of them.
+        # Even on a slow machine the agents do some work between two partitions.
         goal = progress() + chance.randint(1, 120)
         _until(lambda: progress() >= goal, 2.0)  # noqa: B023
         time.sleep(chance.uniform(0.0, 0.02))
@@ -139,7 +139,7 @@ def work(*, url: str, place: str, name: str, stop: str, careless: bool) -> None:
 
 
 class _Agent:
-    """Does one thing after another, and each until it is done."""
+    """Does one thing after another, and repeats each until it is done."""
 
     def __init__(self, url: str, place: str, name: str, *, careless: bool) -> None:
         self._url, self._place, self._name, self._careless = url, place, name, careless
@@ -177,7 +177,7 @@ class _Agent:
         self._told.note(line)
 
     def _settle(self, key: str) -> None:
-        """A person looks at the outside system and answers."""
+        """Resolve the doubt as a person who looks at the outside system."""
         try:
             for effect in self._sf.effects.in_doubt(limit=100):
                 if effect.key == key:

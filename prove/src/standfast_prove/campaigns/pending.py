@@ -1,4 +1,5 @@
-"""All kinds of work that can be pending in a store: how a process that dies leaves it, and how the next one ends it.
+"""All kinds of work that can be pending in a store. Each kind says how a process leaves it when it dies, and how the
+next process finishes it.
 
 `resume` returns the outcome. It has to equal `expect`, after any migration in between.
 """
@@ -28,7 +29,7 @@ _ITEM = statement(
 
 
 class World:
-    """What arrived, outside the store."""
+    """The requests that arrived, in a file outside the store."""
 
     def __init__(self, home: Path) -> None:
         self._file = home / "world"
@@ -47,7 +48,7 @@ Make = Callable[[standfast.Standfast, World], object]
 
 
 class Scene(NamedTuple):
-    """One thing that is pending."""
+    """One kind of pending work."""
 
     make: Make
     resume: Callable[[standfast.Standfast, World], Any]
@@ -150,7 +151,9 @@ def _approval(key: str, answer: str | None = None) -> Make:
 
 
 def _sent(key: str, *, settle: bool = False) -> Callable[[standfast.Standfast, World], Any]:
-    """Call it again. Returns how often it arrived, its state and attempt, and the states of its approvals."""
+    """Call the effect again. Returns the number of its requests that arrived, its state and attempt, and the states of
+    its approvals.
+    """
 
     def resume(sf: standfast.Standfast, world: World) -> Any:
         if settle:
@@ -241,14 +244,14 @@ def _mail_again(sf: standfast.Standfast, world: World) -> Any:
 
 
 class _Behind(SystemClock):
-    """An hour ago."""
+    """A clock that is an hour behind."""
 
     def now_us(self) -> int:
         return super().now_us() - HOUR_US
 
 
 def _due(sf: standfast.Standfast, world: World) -> None:
-    """Asked for at a time when its slot was still to come."""
+    """Add the loop at a time before its slot."""
     store = sf._store
     now = store.caller
     store.caller = Caller(actor=now.actor, holder=now.holder, scope=now.scope, clock=_Behind())

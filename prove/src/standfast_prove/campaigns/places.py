@@ -44,7 +44,7 @@ ORIGIN = "git@github.com:shop/shop.git"
 SAID = 4
 """Messages of the LLM in one job."""
 FUSE_MAX = 90
-"""Crash points that a program passes before it dies, at most; a whole job has about as many."""
+"""A program passes up to this number of crash points before it is killed. A whole job has about as many."""
 LATE_S = 1.0
 PROBED = ("sent post", "sent charge")
 SETTLE = "2s"
@@ -89,7 +89,9 @@ def run(
 def _play(
     outcome: Outcome, nursery: Nursery, asked: dict[str, Any], world: _Directories, draw: random.Random, starts: int
 ) -> None:
-    """Start in a place, die, change the repository, start in another. The last program runs to its end."""
+    """Start a program in a directory, kill it, change the repository, and start in another directory. The last program
+    runs to its end.
+    """
     changes = dict(zip(sorted(draw.sample(range(1, starts), 2)), (world.add_remote, world.move), strict=True))
     for number in range(starts):
         if number in changes:
@@ -223,7 +225,7 @@ def _burn(fuse: int) -> None:
 class _World:
     """The outside system: a line for each request that arrived; with `late`, a while after it was sent.
 
-    A request whose sender died arrives just after the next program has looked for it. So it is late on any machine.
+    If the sender died, the request arrives just after the next program has looked for it. So it is late on any machine.
     """
 
     def __init__(self, place: Path, late: bool) -> None:
@@ -265,20 +267,22 @@ def _is_alive(request: Path) -> bool:
 
 
 def _waits(request: Path) -> bool:
-    """Its sender is dead, and the next program will look for it: then it arrives just after that."""
+    """Whether the sender is dead and the next program will look for the request. Then the request arrives just after
+    that look.
+    """
     return not _is_alive(request) and request.read_text().startswith(PROBED)
 
 
 def _all_arrived(place: Path) -> bool:
-    """Except those that wait for a program that looks for them."""
+    """Whether every request has arrived, except those that wait for a program to look for them."""
     try:
         return all(request.read_text().startswith(PROBED) for request in (place / "requests").iterdir())
-    except FileNotFoundError:  # it arrives now
+    except FileNotFoundError:  # the request arrives now
         return False
 
 
 def _arrive(request: Path, book: Oracle) -> None:
-    """Exactly once: two processes may deliver it."""
+    """Let the request arrive once, although two processes may deliver it."""
     taken = request.with_suffix(".taken")
     with suppress(FileNotFoundError):
         os.rename(request, taken)
@@ -304,7 +308,7 @@ def deliver(*, place: str) -> None:
             with suppress(FileNotFoundError):
                 if not _waits(request):
                     time.sleep(draw.uniform(0, LATE_S))
-                if not _waits(request):  # its sender may have died since
+                if not _waits(request):  # the sender may have died since
                     _arrive(request, book)
         time.sleep(0.005)
 
@@ -326,7 +330,7 @@ def _session(sf: standfast.Standfast, world: _World, job: int, asked: dict[str, 
 
 
 def _say(s: Any, world: _World, job: int, what: str, *, proceed: bool) -> None:
-    """As a framework does that turns errors into text: the LLM tries again in other words."""
+    """As in a framework that turns errors into text, the LLM tries again with other arguments."""
     for words in ("hello", "Hello!", "hello again"):
         if proceed:
             s.proceed()
@@ -392,7 +396,7 @@ def _judge(outcome: Outcome, place: Path, asked: dict[str, Any], jobs: int) -> N
 
 
 def _handled_twice(world: list[str]) -> Iterator[str]:
-    """Handled again after it had been done: a handler that was killed on the way may begin again."""
+    """Webhooks that were handled again after they were done. A handler that was killed before may begin again."""
     done = set()
     for line in world:
         word, _, what = line.partition(" ")
@@ -417,7 +421,9 @@ def _names_key_and_repositories(stop: dict[str, Any]) -> bool:
 
 
 def _names_the_doubt(sf: standfast.Standfast, stop: dict[str, Any]) -> bool:
-    """The effect in doubt, of the same job, and the command for each answer; a variation: itself and its session."""
+    """Whether the error names the effect in doubt, of the same job, and the command for each answer. For a variation it
+    also names the varied effect and its session.
+    """
     effect = sf.effects.get(stop["effect"])
     doubt = " ".join([effect.tool, *(f"{name}={value}" for name, value in effect.intent.items())])
     wanted = stop.get("wanted", doubt)

@@ -29,7 +29,7 @@ from standfast_prove.outcome import Outcome
 WRAP_EVERY_PAGES = (20, 60, 400)
 PROCESSES = 3
 LIVES_MAX = 12
-"""Then the store begins again: a small file is synced, copied and lost more often."""
+"""After this number of power losses a new store begins, because a small file is synced, copied and lost more often."""
 
 
 def run(place: Path, *, losses: int, seed: int = 0, synced: bool = True) -> Outcome:
@@ -76,7 +76,7 @@ def run_failing(place: Path, *, losses: int, seed: int = 0) -> Outcome:
 
 
 class _Lives:
-    """Writers are started, the power goes, the store is opened again and compared; again."""
+    """Repeats this: start writers, lose the power, open the store again and compare it."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Lives:
         self._outcome.count("lost rows", len(missing))
         self._outcome.refuse(sorted(missing), f"{len(missing)} acknowledged rows are lost")
         self._outcome.refuse(found["integrity"] != "ok", f"integrity: {found['integrity']}")
-        self._acknowledged -= missing  # each is counted once
+        self._acknowledged -= missing  # count each violation once
 
     def _words(self) -> str:
         return (self._place / "words").read_text()[-1500:]
@@ -213,7 +213,7 @@ def write(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None
 
 
 def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int) -> None:
-    """Three threads, and a disk that refuses a sync every now and then."""
+    """Three threads write on a disk that sometimes refuses a sync."""
     import standfast
 
     sf = standfast.open(path, data_dir=os.path.dirname(oracle))
@@ -244,7 +244,7 @@ def write_failing(*, path: str, oracle: str, name: str, synced: bool, wrap: int)
 
 
 def _over_it(oracle: Path, before: int | None) -> bool:
-    """Whether the writer there has heard of the failure that came then, and was acknowledged since."""
+    """Whether this writer has got the error of the failure and an acknowledgement since."""
     lines = oracle.read_text()[before or 0 :].splitlines() if oracle.exists() else []
     return bool(lines) and lines[-1] != UNKNOWN and (before is None or UNKNOWN in lines)
 

@@ -31,15 +31,15 @@ from standfast_prove.probes.registries import search_path
 from standfast_prove.probes.scenes import SCENES, Scene, staged
 
 LATE_S = 0.6
-"""How late a remote is, at most, before it carries a request out, and again before it answers."""
+"""A remote waits up to this time before it carries a request out, and again before it answers."""
 SETTLE_S = 3.0
-"""Longer than both together: a probe asks when the request has arrived or never will."""
+"""Longer than both delays together, so a probe asks only after the request has arrived or was lost."""
 LIMIT_S = 120.0
 IN_DOUBT = 6
 
 
 def run(place: Path, *, seed: int = 0, scenes: Sequence[str] = tuple(SCENES), tries: int = 8, url: str = "") -> Outcome:
-    """So many tries of each scene. A scene whose server is not installed is counted as not run."""
+    """Play `tries` tries of each scene. A scene whose server is not installed is counted as not run."""
     outcome = Outcome("probes")
     for name in scenes:
         try:
@@ -50,7 +50,7 @@ def run(place: Path, *, seed: int = 0, scenes: Sequence[str] = tuple(SCENES), tr
 
 
 def play(place: Path, name: str, *, tries: int, seed: int) -> tuple[Outcome, Scene]:
-    """So many tries of one scene. Raises Unavailable where its server is not installed."""
+    """Play `tries` tries of one scene. Raises Unavailable where its server is not installed."""
     with staged(name, place, LATE_S, seed) as scene:
         return Tries(scene, place, random.Random(f"{seed} {name}")).play(tries), scene
 
@@ -73,7 +73,7 @@ class Tries:
         return self.outcome
 
     def _unharmed(self) -> float:
-        """The duration of the command itself. This also shows that the command works."""
+        """Run the command undisturbed and return its duration. This also shows that the command works."""
         command = self.scene.command(0)
         process = self._started(0, command)
         start_s = self._begun(process, command)
@@ -102,7 +102,9 @@ class Tries:
         self.outcome.refuse(again.returncode not in (0, IN_DOUBT), f"exit {again.returncode}: {said}")
 
     def _remove_lock(self, n: int) -> None:
-        """A killed git leaves its lock and refuses to write. Here it is removed, as git says, and counted."""
+        """After a kill git leaves its lock file, and the next git refuses to write. Remove the file, as git's message
+        says, and count it.
+        """
         for lock in (self.scene.directory(n) / ".git").rglob("*.lock"):
             lock.unlink()
             self.outcome.count("locks of git removed")
@@ -132,7 +134,7 @@ class Tries:
         return time.monotonic()
 
     def _killed(self, n: int, command: list[str], after_s: float) -> None:
-        """Kill it so long after the command has begun; less than zero: at any time before that."""
+        """Kill it this number of seconds after the command has begun. Less than zero: a random time before that."""
         process = self._started(n, command)
         if after_s < 0:
             after_s = self.chance.uniform(0, 1.0)

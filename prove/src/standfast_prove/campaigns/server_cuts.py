@@ -1,8 +1,8 @@
 """A PostgreSQL server on a real ext4 is shut down again and again while several processes write.
 
-As `power.run_cuts`, with a server in between. It is killed with the file system, which is mounted again, and the server
-recovers from its own WAL. Every acknowledged row is there. In the control the writers do not wait for the commit
-(`synchronous_commit = off`).
+This is `power.run_cuts` with a server. The server is killed together with its file system. Then the file system is
+mounted again, and the server recovers from its own WAL. Every acknowledged row is there. In the control the writers do
+not wait for the commit (`synchronous_commit = off`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONF = "max_wal_size = 64MB\nmin_wal_size = 32MB\nwal_recycle = off\n"
 
 
 def run(place: Path, *, url: str = "", losses: int = 8, seed: int = 0, waits: bool = True) -> Outcome:
-    """Cut it off `losses` times. `url` is not used: this server is on a disk of its own."""
+    """Cut the file system off `losses` times. `url` is not used: this server has its own disk."""
     chance, outcome = random.Random(seed), Outcome("server-cuts")
     conf = CONF + ("" if waits else "wal_writer_delay = 2s\n")
     with Ext4(place / "ext4", size_mb=ROOM_MB) as disk, Nursery(words=place / "words") as nursery:
@@ -41,7 +41,7 @@ def run(place: Path, *, url: str = "", losses: int = 8, seed: int = 0, waits: bo
             raise Unavailable(str(missing)) from None
         with server:
             database = _make_database(server)
-            os.sync()  # its first files were copied, not written by a server
+            os.sync()  # the first files of the server were copied, not written by a server
             acknowledged: set[str] = set()
             for loss in range(losses):
                 acknowledged |= _write_until_cut(nursery, place, database, disk, server, loss, chance, waits=waits)
@@ -96,7 +96,7 @@ def _write_until_cut(
 
 
 def _bury(point: Path) -> None:
-    """Backends that still run. One may wait permanently for another that was killed."""
+    """Kill backends that still run. One may wait permanently for another that was killed."""
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):
@@ -116,7 +116,7 @@ def write(*, url: str, oracle: str, name: str, waits: bool) -> None:
         try:
             put(sf, f"{name}-{n}", "x" * 300)
         except standfast.StorageError:
-            continue  # its server is gone, and so will this one be
+            continue  # the server was killed, and this process will be killed too
         acked.note(f"{name}-{n}")
         n += 1
 

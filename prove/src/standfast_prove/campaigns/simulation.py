@@ -10,9 +10,9 @@ from standfast_prove.simulation.simulating import Simulator
 
 
 def run(place: Path, *, seed: int, simulations: int = 100, url: str | None = None) -> Outcome:
-    """The name of the outcome ends in a hash of everything that happened: the same seed, the same hash.
+    """The name of the outcome ends in a hash of everything that happened. The same seed gives the same hash.
 
-    Fewer where each step is a trip to a server.
+    A server plays fewer simulations, because each step is a round trip.
     """
     simulations = simulations if url is None else max(1, simulations // 4)
     outcome, trace = Outcome("simulation"), hashlib.sha256()

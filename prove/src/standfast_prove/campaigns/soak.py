@@ -52,7 +52,7 @@ def run(place: Path, *, seconds: float, seed: int, url: str | None = None) -> Ou
 
 
 class _Crew:
-    """All processes, and the one to kill next."""
+    """Starts the processes and kills one after another."""
 
     def __init__(
         self, nursery: Nursery, asked: dict[str, object], draw: random.Random, outcome: Outcome, firsts: dict[str, int]
@@ -65,7 +65,7 @@ class _Crew:
     def play(self, seconds: float, data: Path, url: str) -> None:
         for role in CAST * EACH:
             self._start(role)
-        end = time.monotonic() + seconds  # on a slow machine, starting them takes as long
+        end = time.monotonic() + seconds  # on a slow machine the start of all processes takes this long
         while time.monotonic() < end and not self._outcome.bad:
             with Running(data, STANDFAST_DB_URL=url):
                 self._torment(end)
@@ -147,7 +147,7 @@ class Worker:
             time.sleep(0.005)
 
     def acked(self, what: str, act: Callable[[], object]) -> bool:
-        """Note the write before it is made, and again after it was acknowledged."""
+        """Note the write, make it, and note the acknowledgement."""
         self.book.note(f"tried {what}")
         try:
             act()
@@ -172,7 +172,7 @@ def say(**asked: Any) -> None:
 
 
 def perform(**asked: Any) -> None:
-    """Effects with a probe. If a process dies over one, the next process settles it."""
+    """Send effects that have a probe. If a process dies in one, the next process settles it."""
     with _working("perform", asked) as w:
         world = Oracle(w.place / "world.book")
         for _ in w.turns():
@@ -246,7 +246,7 @@ def store_bytes(**asked: Any) -> None:
 
 
 def hold(**asked: Any) -> None:
-    """The holder of the lease also takes a file lock, which must be free."""
+    """Take leases. The holder of a lease also takes a file lock, which must be free."""
     with _working("hold", asked) as w:
         for _ in w.turns():
             with suppress(Busy, Conflict), w.sf.leases.hold("door"), open(w.place / "door", "w") as door:
@@ -259,7 +259,7 @@ def hold(**asked: Any) -> None:
 
 
 def look(**asked: Any) -> None:
-    """Those who only read: nothing they see may fail."""
+    """Only read. No read may fail."""
     with _working("look", asked) as w:
         for _ in w.turns():
             with suppress(Busy):
@@ -294,7 +294,7 @@ def _told(book: Counter[str], prefix: str = "") -> set[str]:
 
 
 def _same(outcome: Outcome, what: str, book: Counter[str], there: Counter[str], prefix: str = "") -> None:
-    """Acknowledged work is there, every row was tried, and nothing is there twice."""
+    """Check that acknowledged work is there, that every row was tried, and that nothing is there twice."""
     acked = _told(book, prefix)
     tried = {line.removeprefix(f"tried {prefix}") for line in book if line.startswith(f"tried {prefix}")}
     outcome.count(what, len(there))

@@ -75,7 +75,7 @@ def write(there: str, data: str, name: str, records: int, acked: str) -> None:
 
 
 def drain(url: str, there: str, data: str) -> None:
-    """Until it is killed, a few records at a time."""
+    """Import a few records at a time until the process is killed."""
     with standfast.open(url, data_dir=data) as sf:
         while True:
             spool.drain(sf._store, [there], data, limit=7)

@@ -28,7 +28,7 @@ KEYS = ("leader", "limits")
 
 
 class Value(NamedTuple):
-    """The model of one key: its version, and what it holds."""
+    """The model of one key: its version and its value."""
 
     version: int = 0
     value: str | None = None
@@ -75,7 +75,7 @@ def work(url: str, scope: str, data: str, clock: str, history: str, number: int,
 
 
 def _asked(sf: Any, key: str, kind: str, value: str, version: int) -> Any:
-    """A read gives [version, value]; a write its version, or 0 for a refusal."""
+    """Make one call. A read returns [version, value], a write its version, or 0 if it was refused."""
     try:
         match kind:
             case "get":
@@ -94,7 +94,7 @@ def _asked(sf: Any, key: str, kind: str, value: str, version: int) -> Any:
 
 
 def histories(path: Path) -> dict[str, list[Call]]:
-    """What each key was asked and answered. A read whose end was not seen says nothing."""
+    """The calls and answers of each key. A read without a recorded end proves nothing."""
     asked: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines():
         entry = json.loads(line)
@@ -115,7 +115,7 @@ def run(place: Path, *, seed: int, calls: int = 60, kills: int = 8, url: str | N
     where, history, clock = url or str(place / "standfast.db"), place / "history", SharedClock(place / "clock")
     asked: dict[str, object] = {"url": where, "data": str(place / "data"), "clock": str(place / "clock")}
     asked["scope"] = f"{place.parent.name}/{place.name}"  # a server may have seen this seed before
-    # On PostgreSQL the one clock is the server's: there is no client's date to jump.
+    # On PostgreSQL only the server's clock counts, so no client's date can jump.
     asked |= {"history": str(history), "calls": calls, "jumps": url is None}
     with handle.connect(config.load(where, data_dir=place / "data"), clock=clock):
         pass

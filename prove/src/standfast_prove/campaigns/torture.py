@@ -87,7 +87,7 @@ def _ended(code: int) -> str:
 
 
 def _look(outcome: Outcome, place: Path, path: Path) -> None:
-    """Compare the store with what the oracles heard."""
+    """Compare the store with the oracle files."""
     import standfast
 
     lines = [line for oracle in place.glob("oracle.*") for line in noted(oracle)]
@@ -177,7 +177,7 @@ def _write_one(sf: object, acked: Oracle, key: str, counter: str, *, fails: bool
 
 
 def visit(*, path: str) -> None:
-    """A foreign program with the interpreter's own SQLite: open, read, close, every 30 ms."""
+    """A foreign program: every 30 ms it opens the file with the interpreter's own SQLite, reads and closes it."""
     import sqlite3
 
     while True:

@@ -1,6 +1,6 @@
 """Random changes and undos are compared with a model after every step.
 
-The control does not compare the row before it puts the old one back.
+In the control an undo puts the old row back without comparing the current row first.
 """
 
 from __future__ import annotations

@@ -61,12 +61,12 @@ EFFECT_EVERY = 4
 PATIENCE_S = 120.0
 """A write waits up to 30 s for its turn, and the first after `rm` takes a copy: a process silent for longer hangs."""
 ANSWERS = 6
-"""So many answers each process waits for after the act."""
+"""The number of answers that each process waits for after the act."""
 PAUSE_S = 0.002
 
 
 class Scene(NamedTuple):
-    """What an act is done to."""
+    """The files and processes that an act works on."""
 
     place: Path
     directory: Path
@@ -85,7 +85,7 @@ Act = Callable[[Scene], None]
 
 
 def _remove_all(scene: Scene) -> None:
-    # Writers may add a file in the middle of it, as during any `rm -rf`.
+    # Writers may create a file during the removal, as during any `rm -rf`.
     while scene.directory.exists():
         shutil.rmtree(scene.directory, ignore_errors=True)
 
@@ -108,7 +108,7 @@ def _move_directory(scene: Scene) -> None:
 def _move_and_back(scene: Scene) -> None:
     scene.directory.rename(scene.place / "moved")
     time.sleep(scene.chance.choice((0.0, 0.001, 0.02)))
-    if scene.directory.exists():  # a writer made it again: that is judged later
+    if scene.directory.exists():  # a writer created the file again: the judge sees that later
         shutil.rmtree(scene.directory)
     (scene.place / "moved").rename(scene.directory)
 
@@ -123,7 +123,7 @@ def _copy_older(scene: Scene) -> None:
 
 
 def _replace(scene: Scene) -> None:
-    """Replace the store by another one with all its files, as a careful person would."""
+    """Replace the store, with all its files, by another store, as a careful person would."""
     shutil.copyfile(scene.other, scene.place / "new.db")
     os.replace(scene.place / "new.db", scene.path)
     for suffix in ("-wal", "-shm"):
@@ -144,7 +144,7 @@ def _mount(scene: Scene, source: Path, point: Path) -> None:
 
 
 def _mount_file(scene: Scene) -> None:
-    """Only the database file gets a second path, without its WAL, and a process writes there."""
+    """Mount the database file alone, without its WAL, at a second path. A process writes there."""
     second = scene.place / "second"
     second.mkdir()
     (second / scene.path.name).touch()
@@ -152,19 +152,19 @@ def _mount_file(scene: Scene) -> None:
 
 
 def _mount_directory(scene: Scene) -> None:
-    """The whole directory gets a second path. No process may notice it."""
+    """Mount the whole directory at a second path. No process may notice it."""
     (scene.place / "second").mkdir()
     _mount(scene, scene.directory, scene.place / "second")
 
 
 def _mount_over(scene: Scene) -> None:
-    """An empty directory hides the store."""
+    """Mount an empty directory over the store."""
     (scene.place / "empty").mkdir()
     _mount(scene, scene.place / "empty", scene.directory)
 
 
 def _chmod(suffix: str) -> Act:
-    """No process that starts now can open the file. Processes that have it open continue."""
+    """Remove the file's modes: no process that starts now can open it. Processes that have it open continue."""
 
     def act(scene: Scene) -> None:
         path = f"{scene.path}{suffix}"
@@ -175,13 +175,13 @@ def _chmod(suffix: str) -> Act:
 
 
 def _chmod_directory(scene: Scene) -> None:
-    """Nothing can be created in it."""
+    """Make the directory read-only: no process can create a file in it."""
     os.chmod(scene.directory, 0o500)
     scene.undo.callback(os.chmod, scene.directory, 0o700)
 
 
 def _ddl(*statements: str) -> Act:
-    """One of these by a stock client, which waits for its turn as it does for any lock."""
+    """Change the schema with a stock client, which waits for SQLite's lock as usual."""
 
     def act(scene: Scene) -> None:
         code = (
@@ -194,7 +194,7 @@ def _ddl(*statements: str) -> Act:
 
 
 def _fill(scene: Scene) -> None:
-    """Not one byte more fits on the disk."""
+    """Fill the disk until not one more byte fits."""
     full = scene.directory / "full"
     with open(full, "wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
@@ -244,12 +244,12 @@ MOUNTS: dict[str, Act] = {
     FULL: _fill,
 }
 DISK_SIZE = "24m"
-"""Of the file system that is filled."""
+"""The size of the file system that is filled."""
 HARMLESS = frozenset({"fork", "mount directory", "unlink bell"})
 
 
 def run(place: Path, *, seed: int = 0, acts: int = 60, kinds: tuple[str, ...] = (), careless: bool = False) -> Outcome:
-    """So many acts, each on a store of its own; the seed says in which order, and when."""
+    """Play `acts` acts, each on its own store. The seed chooses their order and times."""
     chance, outcome = random.Random(seed), Outcome("vandal, unpinned" if careless else "vandal")
     known = {**ACTS, **(MOUNTS if _can_mount(place, outcome) else {})}
     names = [name for name in known if not kinds or name in kinds]
@@ -270,7 +270,7 @@ def run(place: Path, *, seed: int = 0, acts: int = 60, kinds: tuple[str, ...] = 
 
 
 class _Made(NamedTuple):
-    """Closed stores with one row, their logs empty; copies of them are used."""
+    """Closed stores with one row and an empty WAL. Each round uses copies of them."""
 
     store: Path
     beside: Path
@@ -292,7 +292,7 @@ def _made(nursery: Nursery, place: Path) -> _Made:
 
 
 def _can_mount(place: Path, outcome: Outcome) -> bool:
-    """Said loudly where it is not possible: an unprivileged container, another system."""
+    """Whether this process can mount. If not (an unprivileged container), the outcome reports that."""
     source, point = place / "mount-source", place / "mount-point"
     source.mkdir()
     point.mkdir()
@@ -305,7 +305,7 @@ def _can_mount(place: Path, outcome: Outcome) -> bool:
 
 
 class _Round:
-    """One store, one act, and what was left."""
+    """One store, one act, and the check of the result."""
 
     def __init__(
         self,
@@ -379,11 +379,11 @@ class _Round:
         )
 
     def _lines(self, name: str) -> list[str]:
-        """The answers to its callers. No caller gets the error of a renewal."""
+        """The answers that callers got. Errors of renewals are left out, because no caller gets them."""
         return [line for line in noted(self._place / f"answers.{name}") if not line.startswith("beat")]
 
     def _hear(self, names: list[str], wanted: dict[str, int], when: str) -> bool:
-        """Wait until each has been answered so often."""
+        """Wait until each process has got this number of answers."""
         return self._wait(lambda: [name for name in names if len(self._lines(name)) < wanted[name]], when)
 
     def _failed(self, names: list[str]) -> bool:
@@ -440,7 +440,9 @@ class _Round:
         self._outcome.count("effects sent twice", len(twice) + len(again))
 
     def _judge_receipts(self, acknowledged: set[str], there: set[str], left: dict[str, Any]) -> None:
-        """A row and its receipt are one transaction. A missing one must be named, row by row or as a store."""
+        """A row and its receipt are written in one transaction. `verify` must name each missing row, or the store must
+        refuse to open.
+        """
         verified, named = set(left["verified"]), left["lost"]
         self._refuse(sorted(verified - there)[:5], "receipts verify although their rows are gone")
         self._refuse(sorted(there & set(named))[:5], "rows are there, and their receipts do not verify")
@@ -459,7 +461,7 @@ class _Round:
         self._outcome.count("unaffected callers hurt", bool(missing) + bool(failed))
 
     def _look(self, path: Path) -> dict[str, Any]:
-        """What a new process finds."""
+        """The rows and errors that a new process finds."""
         answer = self._place / "answer.json"
         answer.unlink(missing_ok=True)
         pid = self._nursery.start(f"{SELF}:look", path=str(path), answer=str(answer), **self._given)
@@ -496,7 +498,7 @@ NOTHING: dict[str, Any] = {"keys": [], "state": "", "opened": "", "refused": "",
 
 
 class _Synced(Oracle):
-    """On disk before the next call: the oracle must not know less than the store."""
+    """An oracle that syncs each line before the next call, so that it never has less than the store."""
 
     def note(self, line: str) -> None:
         super().note(line)
@@ -504,7 +506,7 @@ class _Synced(Oracle):
 
 
 def _settle_in(home: str, *, careless: bool) -> None:
-    """Stores are remembered here although the campaign runs in a temporary directory."""
+    """Let the host remember these stores, although the campaign runs in a temporary directory."""
     from standfast.db import store_memory
 
     _obey_modes()
@@ -528,7 +530,7 @@ def _obey_modes() -> None:
 
 
 def prepare(*, path: str, home: str, outbox: str, careless: bool) -> None:
-    """A store with one row, which is in its file and not in its log."""
+    """Make a store with one row, which is in the database file and not in the WAL."""
     import standfast
     from standfast_prove.faults.rows import checkpoint
 
@@ -549,7 +551,7 @@ def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless
     signal.signal(signal.SIGUSR1, lambda *_: forks.append(1))
 
     def opened() -> standfast.Standfast:
-        """As soon as it can be had: a process that comes after the act may be refused."""
+        """Open the store, with retries: a process that starts after the act may be refused."""
         while True:
             try:
                 return standfast.open(path, data_dir=os.path.dirname(path))
@@ -589,16 +591,16 @@ def write(*, path: str, oracle: str, name: str, home: str, outbox: str, careless
 
 
 def _fork_here() -> None:
-    """Both continue, with one handle that both inherited; the child ends with its parent."""
+    """Fork. Both processes continue with the same handle. The child ends with its parent."""
     parent = os.getpid()
     if os.fork() == 0:
         die_with_parent()
-        if os.getppid() != parent:  # it was killed before this line
+        if os.getppid() != parent:  # the process was killed before this line
             os._exit(0)
 
 
 def record(sf: Any, key: str) -> str:
-    """One row and its row in the journal, as every method writes them; the receipt."""
+    """Write one row with its journal row, as every method does. Returns the receipt."""
     from standfast.core import journal
 
     def body(tx: Tx) -> Any:
@@ -610,17 +612,17 @@ def record(sf: Any, key: str) -> str:
 
 
 def send(sf: Any, name: str, n: int, box: Oracle) -> None:
-    """The same effects in every process: one of them sends each."""
+    """Every process sends the same effects, so one of them sends each."""
     with sf.session(f"{name}-{os.getpid()}") as session:
         session.effect("send", {"n": n}, key=f"e{n}", do=lambda call: box.note(f"e{n} {name}"))
 
 
 def look(*, path: str, answer: str, home: str, outbox: str, careless: bool) -> None:
-    """A new process: which rows are there, is the file sound, and every effect again."""
+    """In a new process: list the rows, check the file, and call every effect again."""
     import standfast
 
     _settle_in(home, careless=careless)
-    faulthandler.dump_traceback_later(PATIENCE_S - 5)  # a hang is reported with its place
+    faulthandler.dump_traceback_later(PATIENCE_S - 5)  # a hang is reported with its stack
     found = {**NOTHING, "verified": [], "lost": {}}
     try:
         with standfast.open(path, data_dir=os.path.dirname(path)) as sf:
@@ -640,7 +642,7 @@ def look(*, path: str, answer: str, home: str, outbox: str, careless: bool) -> N
 
 
 def _verify(sf: Any, receipts: Path, found: dict[str, Any]) -> None:
-    """Each receipt that a writer got: it verifies, or the error says which row is lost."""
+    """Verify each receipt that a writer got. Otherwise the error must name the lost row."""
     import standfast
 
     for key, receipt in json.loads(receipts.read_text()).items() if receipts.exists() else ():
@@ -665,7 +667,7 @@ VISITS = {
     "vacuum": "c.execute('VACUUM')",
     "read": "c.execute('SELECT count(*) FROM event').fetchall()",
 }
-"""What another program does with the file, with another SQLite, in a process of its own."""
+"""Run in its own process: ordinary work of another program on the file, with another SQLite."""
 
 
 def ordinary(place: Path, *, seed: int = 0, seconds: float = 60) -> Outcome:

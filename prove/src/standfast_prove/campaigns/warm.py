@@ -1,5 +1,6 @@
-"""Imports the modules that actors need. A nursery that is asked for something of this module imports it before it
-forks."""
+"""Imports the modules that actors need.
+
+If a nursery is asked to run a function of this module, it imports this module before it forks."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from standfast_prove.faults.children import Nursery
 
 
 def ready() -> None:
-    """Nothing: by now everything is imported."""
+    """Do nothing: the import of this module has imported everything."""
 
 
 def warmed(nursery: Nursery, *, postgres: bool) -> None:

@@ -82,7 +82,7 @@ _CHECK = statement("PRAGMA integrity_check(3)", name="prove_check")
 
 
 def found(tx: Tx, *, checked: bool = False) -> tuple[list[str], list[str]]:
-    """Whole work and torn work. With `checked`, SQLite checks the whole file too."""
+    """Return whole items and torn items. With `checked`, SQLite checks the whole file too."""
     lines = [row["line"] for row in tx.all(FOUND)]
     half = [row["line"] for row in tx.all(_HALF)]
     if checked:
@@ -172,7 +172,7 @@ class Writer:
         task = self._sf.tasks.add(key)
         self._note(f"task {task.id}")
         if task.state == "open":
-            # Ours already: it was claimed before, and the answer was lost.
+            # This caller claimed it before, and the answer was lost.
             ours = task.holder == self._sf._store.caller.holder
             self._sf.tasks.done(task if ours else self._sf.tasks.claim(task.id))
             self._note(f"closed {task.id}")
@@ -182,7 +182,7 @@ class Writer:
         self._note(f"state {key}")
 
     def spool(self, key: str) -> None:
-        """Into the spool, and home from there."""
+        """Write a record to the spool, then import it."""
         at = crc32(key.encode())
         payload = {"session_id": key, "cwd": "/", "hook_event_name": "UserPromptSubmit", "prompt": key}
         heard = payloads.heard("codex", payload, at)

@@ -1,7 +1,7 @@
-"""Killed at every crash point while a file is applied and an agent adds messages: all of the file is applied, or
-nothing.
+"""Killed at every crash point while a file is applied and an agent adds messages. The whole file is applied, or nothing
+of it.
 
-The oracle is a file outside the store: each acknowledged commit with its references.
+The oracle is a file outside the store. It lists each acknowledged commit with its references.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Killed at every crash point around request, answer, consumption and deed, and again in the recovery.
+"""Killed at every crash point around the request, the answer, the use of the answer and the action; and again in the
+recovery.
 
 The oracle is a file outside the store. It has each approval of the person and each request that arrived. After every
-kill: at most one deed, never without a yes to exactly those bytes, and
-after the last recovery exactly one.
+kill the action has happened once or not yet, and never without an approval of exactly these bytes. After the last
+recovery it has happened exactly once.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Approvals(World):
         self.night(self.words)
 
     def night(self, words: str) -> None:
-        """The agent and the person in turns, until it is done or denied."""
+        """Run the agent and the person in turns, until the effect is done or denied."""
         with self.open() as sf:
             for _ in range(TRIES_MAX):
                 try:
@@ -105,7 +106,7 @@ class Approvals(World):
 
 
 class Probed(Approvals):
-    """In doubt, its probe looks."""
+    """The effect has a probe, which settles a doubt."""
 
     probed = True
 
@@ -118,7 +119,7 @@ class Reworded(Approvals):
 
 
 class Denied(Approvals):
-    """A no stays a no."""
+    """A denied request stays denied."""
 
     words = "drops the database"
     answer = "denied"

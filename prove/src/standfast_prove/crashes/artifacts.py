@@ -1,6 +1,6 @@
-"""Artifacts: no row without its bytes, no bytes lost; the collector removes garbage and nothing else.
+"""Artifacts: each row has its bytes, no bytes are lost, and the collector removes only unreferenced files.
 
-The books have the answers that the caller got. On SQLite the bytes are files, on a server rows.
+The oracle file has the answers that the caller got. On SQLite the bytes are in files, on a server in rows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ SCRATCH = ("again", "large")
 
 
 class Artifacts(World):
-    """Four puts, two of the same bytes."""
+    """A program that puts four artifacts, two of them with the same bytes."""
 
     def bytes(self) -> dict[str, bytes]:
-        """Its own on a server, where the same bytes of another schedule would be there already."""
+        """The bytes to put. On a server each schedule has its own bytes, because the store may have those of other
+        schedules.
+        """
         own = self.name.encode() if self.server else b""
         return {"small": b"small" + own, "again": b"small" + own, "large": LARGE + own, "empty": b""}
 
@@ -45,7 +47,7 @@ class Artifacts(World):
             assert sorted(one.name for one in found) == sorted(wanted), "one artifact for each, after the last run"
             assert {id for id, _ in acked} <= {one.id for one in found}
             assert sf.artifacts.verify() == []
-        if not self.server:  # there no client's clock makes a day of it
+        if not self.server:  # on a server the clock of a client cannot move time forward by a day
             self.check_garbage()
         self.sound()
 
@@ -58,7 +60,7 @@ class Artifacts(World):
 
 
 class Collected(Artifacts):
-    """After a day the collector removes scratch files, and the artifacts stay complete."""
+    """A program that runs the collector a day later: it removes scratch files, and the artifacts stay complete."""
 
     on_a_server: ClassVar[bool] = False
 

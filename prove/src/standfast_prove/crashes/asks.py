@@ -1,7 +1,7 @@
-"""Killed at every crash point while one agent asks and another answers; and again in the recovery.
+"""Killed at every crash point while one agent asks and another answers, and again in the recovery.
 
-The oracle is a file outside the store: each answer that `ask` returned, and each time the reviewer sent its verdict.
-However often both are killed: every answer is the same, the verdict was sent once, and no mail stays unread.
+The oracle is a file outside the store: each answer that `ask` returned, and each verdict that the reviewer sent. After
+any number of kills every answer is the same, the verdict was sent once, and no mail stays unread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Killed at every crash point while an agent reserves, calls and settles; and again in the recovery.
 
 The oracle is the provider's bill, a file outside the store: one line per call that was made. The recovery settles each
-hold in doubt by that bill. After every kill: each call on the bill is booked once, nothing else is, nothing stays held,
-and every acknowledged settlement is there.
+hold in doubt by that bill. After every kill the spent amounts are exactly the calls on the bill, no hold is left, and
+every acknowledged settlement is there.
 """
 
 from __future__ import annotations

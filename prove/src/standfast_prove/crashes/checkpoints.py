@@ -1,7 +1,8 @@
-"""Decisions and checkpoints of a session: each is written before it is acted upon, once, and found again.
+"""Decisions and checkpoints of a session: each is stored once, before the agent acts on it, and later processes find
+it.
 
-Checkpoints only save time. After any kill each acknowledged one is there and covers the
-messages that it names, and every message is there too.
+Checkpoints only save time. After any kill each acknowledged checkpoint is there and covers the messages that it names.
+Every message is there too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ DECISIONS = ("edit the parser", "open a pull request")
 
 
 class Folds(World):
-    """An agent that adds messages, decides, acts and folds its messages."""
+    """An agent that adds messages, decides, acts, and folds its messages into a checkpoint."""
 
     def live(self) -> None:
         with self.open() as sf, sf.session(self.name) as s:

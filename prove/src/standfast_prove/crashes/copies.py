@@ -1,7 +1,7 @@
-"""Copies: killed anywhere, each copy that has a manifest is whole, and one that was reported as taken is there.
+"""Copies: after any kill each copy that has a manifest is complete, and each copy that was reported as taken is there.
 
-The oracle is a file outside the store and outside the copies: which copies were reported, which were to be forgotten,
-and which tasks had been acknowledged before.
+The oracle is a file outside the store and outside the copies. It lists the reported copies, the copies to forget, and
+the tasks that were acknowledged before each copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from standfast_prove.crashes.world import World
 
 
 class Copies(World):
-    """An artifact and a task, two copies, the older one forgotten, the newer one restored."""
+    """Stores an artifact and a task and takes two copies. Then it forgets the older copy and restores the newer one."""
 
     @property
     def to(self) -> str:
@@ -59,7 +59,7 @@ class Copies(World):
         }
         assert kept <= {copy.id for copy in found}, f"{schedule}: a copy that was reported is not there"
         tasks: set[str] = set()
-        acknowledged = {}  # for each copy, the tasks that were acknowledged before it
+        acknowledged = {}  # the tasks that were acknowledged before each copy
         for words in lines:
             if words[0] == "task":
                 tasks = tasks | {words[1]}

@@ -1,8 +1,8 @@
 """The core: writes, locks, migrations.
 
-Each program writes every answer it gets to an oracle outside the store. In every schedule:
-what was acknowledged is there, what belongs together is there together or not at all, and a lock
-never has two live holders. The parent of a sweep never opens the store.
+Each program writes every answer it gets to an oracle outside the store. In every schedule the acknowledged rows are
+there, and rows of one transaction are there together or not at all. A lock never has two live holders. The parent of a
+sweep never opens the store.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Migrations(World):
         open_once(path=self.url, later=True)
 
     def warm(self) -> None:
-        """A process that has loaded the future schema would keep it."""
+        """Do nothing: a process that has loaded the future schema would keep it."""
         self.make()
         self._made()
 

@@ -1,7 +1,8 @@
-"""A daemon killed at every crash point from a slot that is due to its recorded end; and the next one too.
+"""A daemon is killed at every crash point between a due slot and the recorded end of its run. The next daemon is killed
+too.
 
-The oracle is a file the commands themselves append to. After every kill: each slot was run exactly once,
-ended as done with the output it wrote, and nothing is left behind.
+The oracle is a file that the commands append to. After every kill each slot was run exactly once, its run is done with
+the output that the command wrote, and no process or file is left behind.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Sweeps(World):
             self.acked("send", lambda: sf.mail.send("bob", "hello", key="one", attempts_max=30))
             sf.mail.claim("bob")
             sweeping = Sweeping(sf)
-            sweeping._due_us = [0] * len(sweeping._due_us)  # as after the longest of their expiry times
+            sweeping._due_us = [0] * len(sweeping._due_us)  # later than the longest expiry time
             sweeping.step()
 
     def check(self, schedule: Schedule) -> None:

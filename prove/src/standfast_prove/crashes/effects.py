@@ -1,13 +1,12 @@
-"""A small agent, a world that keeps its own books, and an oracle that compares them with the store.
+"""A small agent, an outside system that records its requests, and an oracle that compares them with the store.
 
-The world is a file that `do` appends to with one write; nothing in the store knows it. The agent
-words its requests differently in every life, as a model would. A person settles effects in
-doubt by looking into the outside system, as a person would, and never guesses.
+The outside system is a file. `do` appends to it with one write, and the store does not know it. Each process words its
+requests differently, as an LLM would. A person settles effects in doubt by looking at the outside system.
 
-    plain        nothing but an intent: in doubt, a person looks
-    probed       in doubt, its probe looks
-    idempotent   in doubt, it is sent again with the same key; the world counts keys, and refuses
-                 a key that comes with other words
+    plain        an effect in doubt is settled by a person
+    probed       an effect in doubt is settled by its probe
+    idempotent   an effect in doubt is sent again with the same key; the outside system counts each key once, and
+                 refuses a key that comes with other arguments
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Agent(World):
             self.tried(sf)
 
     def recover(self) -> None:
-        """Start again until it is done. A person settles doubts without a probe."""
+        """Start again until the program is done. A person settles effects in doubt that have no probe."""
         with self.open() as sf:
             self.remembers(sf)
             for _ in range(LIVES_MAX):
@@ -133,7 +132,7 @@ class Agent(World):
             there = self.world.has("probed", call.intent["what"])
             return standfast.Applied(f"probed {call.intent['what']}") if there else standfast.NotApplied()
 
-        # Now all requests of killed processes have arrived.
+        # By now all requests of killed processes have arrived.
         return self._perform(s, "probed", what, probe=probe, settle=0, **options)
 
     def idempotent(self, s: Any, what: str, **options: Any) -> str:
@@ -151,7 +150,7 @@ class Agent(World):
     # The oracle.
 
     def check(self, schedule: Schedule) -> None:
-        with self.open() as sf:  # the next process finds it
+        with self.open() as sf:  # the next process finds the effect in doubt
             effects = sf.effects.list(session=self.key, limit=1000)
             assert sf.sessions.get(self.key).state == "completed"
         assert effects, "nothing was recorded"
@@ -169,7 +168,7 @@ class Agent(World):
 
 
 def _words(world: Books) -> dict[str, set[str]]:
-    """The arguments that each key was sent with. A remote refuses a key with other arguments."""
+    """The arguments of the requests with each key. A remote refuses a known key with other arguments."""
     found: dict[str, set[str]] = {}
     for tool, _, key, words in world.lines():
         if tool == "idempotent":
@@ -258,5 +257,7 @@ STORIES: dict[str, type[Agent]] = {
 
 
 def swept(directory: Path, story: str, schedules: int, *, url: str | None = None, seed: int = 0) -> int:
-    """Play every first crash and some second ones, and return their number. Raises AssertionError if one ends wrong."""
+    """Play every first crash and some second crashes, and return their number. Raises AssertionError if a schedule ends
+    wrong.
+    """
     return sweep(STORIES[story](directory / story, url), seconds=schedules, seed=seed).schedules

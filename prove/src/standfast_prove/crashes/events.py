@@ -1,8 +1,8 @@
 """Killed at every crash point while events are appended, consumed and folded; and again in the recovery.
 
-The oracle is a file outside the store: what was tried and what was acknowledged. After every
-kill: nothing acknowledged is missing, a key has appended once, the events of one call stand side by
-side, and what a consumer wrote together with its place tells of every event exactly once.
+The oracle is a file outside the store: every try and every acknowledgement. After every kill no acknowledged event is
+missing, each key has appended once, and the events of one call are adjacent. A consumer writes rows in the transaction
+of its position: these rows have every event exactly once.
 """
 
 from __future__ import annotations

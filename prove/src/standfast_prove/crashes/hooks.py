@@ -1,6 +1,6 @@
-"""Hooks and gates: each record that a hook acknowledged is there once; the copy of the gates follows the store.
+"""Hooks and gates: each record that a hook acknowledged is there once, and the cached gates match the store.
 
-A hook that is killed is not run again by its agent: each record is tried once, and then there or not.
+An agent does not run a killed hook again. So each record is tried once, and is then there or not.
 """
 
 from __future__ import annotations

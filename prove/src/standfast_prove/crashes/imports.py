@@ -1,4 +1,4 @@
-"""Killed at every crash point while transcripts are imported, and again in the recovery: the end is the same.
+"""Killed at every crash point while transcripts are imported, and again in the recovery. The result is always the same.
 
 The oracle is an undisturbed import into a store of its own.
 """
@@ -20,7 +20,7 @@ from standfast_prove.transcripts import append, claude, night, user, write
 
 
 class Imports(World):
-    """Two sessions, one a fork of the other, with a compaction; a chat that grows; and one more turn meanwhile."""
+    """Imports two sessions, one a fork of the other, with a compaction, and a chat that gets one more turn."""
 
     def __init__(self, place: Path, url: str | None = None) -> None:
         super().__init__(place, url)
@@ -31,7 +31,7 @@ class Imports(World):
         return self.now / "transcripts" / self.name
 
     def make(self) -> None:
-        """Also the oracle: the same import, undisturbed, into its own store."""
+        """Prepare the store, and the oracle: the same import, undisturbed, into its own store."""
         super().make()
         self.write()
         with standfast.open(self.place / "apart" / "standfast.db", data_dir=self.place / "apart") as calm:

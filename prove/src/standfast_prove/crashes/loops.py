@@ -1,8 +1,8 @@
-"""Killed at every crash point while loops are kept, fired, run, tried again and ended; and again in the recovery.
+"""Killed at every crash point while loops are changed, fired, run, retried and ended; and again in the recovery.
 
-The world is a file outside the store: what was acknowledged, and every time a command really ran.
-After every kill: every slot up to now has one row, one command runs per attempt and never two at once, every
-acknowledged change is there, and the rows and the journal agree.
+The oracle is a file outside the store: every acknowledgement, and every real run of a command. After every kill each
+slot up to now has one row, and each attempt runs one command, never two at the same time. Every acknowledged change is
+there, and the rows and the journal agree.
 """
 
 from __future__ import annotations

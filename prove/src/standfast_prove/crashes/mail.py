@@ -1,8 +1,8 @@
-"""Killed at every crash point while mail is sent, taken, given back, abandoned, retried and done; and again after.
+"""Killed at every crash point while mail is sent, claimed, deferred, abandoned, retried and done; and in the recovery.
 
-The oracle is a file outside the store: what was tried and what was acknowledged. After every
-kill: nothing acknowledged is missing, each mail ended once, every attempt has a row with its end,
-and the mail, its attempts, its dead letters and the journal agree.
+The oracle is a file outside the store: every try and every acknowledgement. After every kill no acknowledged write is
+missing, each mail ended once, and every attempt has a row with its end. The mail, its attempts, its dead letters and
+the journal agree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Killed at every crash point while records are spooled and imported, and again in the recovery.
 
 The oracle is a file outside the store: each try, and each record that the spool acknowledged.
-After every kill: each acknowledged record is in the store exactly once, and no record that was not tried.
+After every kill each acknowledged record is in the store exactly once, and the store has only records that were tried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Killed at every crash point while values are set, swapped, updated, verified, deleted and swept.
 
-The oracle is a file outside the store: what was tried and what was acknowledged. After every
-kill: nothing acknowledged is missing, nothing happened that was not tried, a counter counted every call,
-and the row and the journal agree.
+The oracle is a file outside the store: every try and every acknowledgement. After every kill no acknowledged write is
+missing, every change was tried, the counter counted every call, and the row and the journal agree.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ from standfast_prove.raising import raising
 
 
 class Values(World):
-    """A counter, a value with a verification, one that is set and deleted, and one that expires at once."""
+    """Changes four values: a counter, a value with a verification, one that is set and deleted, and one that expires
+    after 1 µs.
+    """
 
     def live(self) -> None:
         """The program. Every process runs it from the top."""

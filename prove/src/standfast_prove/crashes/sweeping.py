@@ -1,10 +1,9 @@
-"""Kills a world at the crash points it passes, and its recovery too; the world's own oracle judges every end.
+"""Kills a crash program ("world") at the crash points it passes, and its recovery too. Its own oracle checks every end.
 
-One schedule is a place where the program is killed with SIGKILL, and perhaps one where the recovery is. A
-world that passes 100 points has 100 first crashes and ten thousand second ones, so a run draws from
-them by its seed: the first crashes of one seed continue where those of the seed before ended, and the
-second ones are drawn again. Every life is a process of its own, forked from one that has lived through
-the whole program once and holds nothing open.
+A schedule is a crash point where the program is killed with SIGKILL, and perhaps one where the recovery is killed. A
+program that passes 100 points has 100 first crashes and 10,000 second crashes, so a run draws from them by its seed.
+The first crashes of one seed continue where those of the previous seed ended. The second crashes are drawn at random.
+Each start is a new process, forked from one that has run the whole program once and has nothing open.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TIMEOUT_S = 60.0
 
 @dataclass
 class Swept:
-    """What was played."""
+    """The number of played schedules."""
 
     schedules: int = 0
     second_crashes: int = 0
@@ -36,10 +35,10 @@ class Swept:
 def sweep(
     world: World, *, firsts: int | None = None, seconds: int | None = 0, seed: int = 0, at: str | tuple[str, ...] = ""
 ) -> Swept:
-    """Play the untouched schedule, `firsts` first crashes and `seconds` second crashes; None means all of them.
+    """Play the run without a kill, `firsts` first crashes and `seconds` second crashes; None means all of them.
 
-    With `at`, first crashes are at points that begin so. Raises AssertionError with the schedule for the
-    first that ends wrong.
+    With `at`, first crashes are only at points whose names begin with it. Raises AssertionError with the first schedule
+    that ends wrong.
     """
     return _Sweep(world, at).play(firsts, seconds, seed)
 
@@ -56,7 +55,7 @@ class _Sweep:
             self._world.warm()
         except Exception as error:
             raise AssertionError(f"{Schedule()}: {type(error).__name__}: {error}") from error
-        gc.freeze()  # the garbage collector of a child would copy their pages
+        gc.freeze()  # otherwise the garbage collector of a child copies these pages
         try:
             swept = self._swept
             points = self._begin(0)
@@ -78,7 +77,7 @@ class _Sweep:
             gc.unfreeze()
 
     def _begin(self, kill: int) -> list[str]:
-        """Run from the top and die at that point. Returns the passed points."""
+        """Run from the top and be killed at that point. Returns the passed points."""
         self._world.reset()
         life = crash._live(self._world.live, kill, Schedule(), TIMEOUT_S)
         self._first = Schedule(life.end)
@@ -86,7 +85,7 @@ class _Sweep:
         return life.points
 
     def _go_on(self, kill: int = 0) -> int:
-        """Recover, with or without a kill, then recover to the end and judge. Returns the points that the recovery
+        """Recover, with or without a kill, then recover to the end and check. Returns the points that the recovery
         passed.
         """
         schedule = self._first
@@ -106,7 +105,7 @@ class _Sweep:
 
 
 def _drawn(points: list[int], firsts: int | None, seed: int) -> list[int]:
-    """The first crashes of this seed. All seeds share one order, so none repeats before all were played."""
+    """The first crashes of this seed. All seeds share one order, so no crash repeats before all were played."""
     if firsts is None or firsts >= len(points):
         return points
     order = random.Random(0).sample(points, len(points))
@@ -114,5 +113,5 @@ def _drawn(points: list[int], firsts: int | None, seed: int) -> list[int]:
 
 
 def _share(total: int, n: int, of: int) -> int:
-    """The n-th of so many nearly equal parts."""
+    """The n-th of `parts` nearly equal parts."""
     return total * (n + 1) // of - total * n // of

@@ -1,8 +1,7 @@
-"""Killed at every crash point while tasks are seen, claimed, changed, done and swept; and again in the recovery.
+"""Killed at every crash point while tasks are reported, claimed, changed, done and swept; and again in the recovery.
 
-The oracle is a file outside the store: what was tried and what was acknowledged. After every
-kill: nothing acknowledged is missing, nothing happened that was not tried, each episode is closed
-once by its last holder, and the row and the journal agree.
+The oracle is a file outside the store: every try and every acknowledgement. After every kill no acknowledged write is
+missing and every change was tried. Each episode is closed once, by its last holder. The row and the journal agree.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Tasks(World):
             types = Counter(event.type for event in events)
             assert task.occurrences == types["task.opened"] + types["task.seen"]
             assert (types["task.opened"], types["task.closed"]) == (1, 1)
-            fenced_off = sum("fenced_off" in (event.data or {}) for event in events)  # by the process that snoozed it
+            fenced_off = sum("fenced_off" in (event.data or {}) for event in events)  # claimed by its snoozer
             assert task.fence == types["task.claimed"] + types["task.taken_over"] + fenced_off
             assert task.holder is None
             if task.result is not None:

@@ -1,8 +1,8 @@
 """Killed at every crash point while a thread grows, forks, is copied, pruned and deleted; and again in the recovery.
 
-The oracle is a file outside the store: which checkpoints and writes were acknowledged. After every kill:
-each of them is there and says what it said, every checkpoint can be made from its rows, what was deleted
-is gone whole, and a pruned checkpoint does not come back.
+The oracle is a file outside the store: the acknowledged checkpoints and writes. After every kill each of them is there,
+unchanged, and every checkpoint can be made from its rows. A deleted thread has no rows left, and a pruned checkpoint
+stays deleted.
 """
 
 from __future__ import annotations

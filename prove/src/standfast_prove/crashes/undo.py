@@ -1,7 +1,7 @@
 """Killed at every crash point while a task is edited, the edit is undone, and digests of the journal are made.
 
-The oracle is a file outside the store: which edits and undos were acknowledged. A change and its before-image are
-there together or not at all, so every edit that is there can be undone; and no digest contradicts the journal.
+The oracle is a file outside the store: the acknowledged edits and undos. A change and its before-image are there
+together or not at all, so every stored edit can be undone. Every digest agrees with the journal.
 """
 
 from __future__ import annotations

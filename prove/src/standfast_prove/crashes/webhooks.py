@@ -1,9 +1,9 @@
 """Killed at every crash point while events are delivered, handled, failed, abandoned and retried, and credits granted
 for them; and again in the recovery.
 
-The oracle is a file outside the store: what was tried and what was acknowledged. After every
-kill: nothing acknowledged is missing, nothing happened that was not tried, each event is done
-once, each burial has its letter, each payment is credited once, and rows and journal tell one story.
+The oracle is a file outside the store: every try and every acknowledgement. After every kill no acknowledged write is
+missing and every change was tried. Each event is done once, each dead event has its dead letter, each payment is
+credited once, and rows and journal agree.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Payments(World):
     def until_dead(self, sf: standfast.Standfast) -> None:
         """Every attempt fails. The attempt of a process that died counts too."""
         while sf.webhooks.get("bad/1").state == "received":
-            with suppress(IllegalTransition):  # the last attempt was that of a dead process
+            with suppress(IllegalTransition):  # a dead process made the last attempt
                 sf.webhooks.fail(sf.webhooks.claim("bad/1"), "always")
 
     def count(self, sf: standfast.Standfast, event: str, type: str) -> int:

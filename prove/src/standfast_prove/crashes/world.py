@@ -1,9 +1,9 @@
-"""A program that is killed and begun again, and an oracle outside the store that says whether its end is right.
+"""A program that is killed and started again, and an oracle outside the store that checks its end.
 
-A world is a class: `live` is the program, from the top, in every life; `recover` is what comes
-after a crash, the same program unless it says otherwise; `check` compares the store with the books, a
-file into which the program wrote each answer. Everything that lives through one schedule is in
-one directory, which is copied and put back; on a server each schedule has a name of its own instead.
+A crash program ("world") is a class. `live` runs the program from the top, in every process. `recover` runs after a
+crash; by default it is the same program. `check` compares the store with the oracle files, into which the program wrote
+each answer. Everything that survives a crash of one schedule is in one directory, which can be copied and put back. On
+a server each schedule has its own name instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class World:
     """The store of one schedule, and the oracle files beside it."""
 
     on_a_server: ClassVar[bool] = True
-    """Whether there is anything of it that a server has."""
+    """Whether the program can also run on a server."""
 
     def __init__(self, place: Path, url: str | None = None) -> None:
         self.place = place
@@ -64,7 +64,7 @@ class World:
 
     def _made(self) -> None:
         if not self.server:
-            checkpoint(self.url)  # otherwise every process would first read the WAL in which the store was made
+            checkpoint(self.url)  # otherwise every process would first read the WAL with the creation of the store
             shutil.copytree(self.now, self.place / "made")
 
     def make(self) -> None:
@@ -77,14 +77,14 @@ class World:
         self._put_back("made")
 
     def keep(self) -> None:
-        """Remember what the crash left behind."""
+        """Keep a copy of the directory as the crash left it."""
         self._kept = self.number
         if not self.server:
             shutil.rmtree(self.place / "kept", ignore_errors=True)
             shutil.copytree(self.now, self.place / "kept")
 
     def restore(self) -> bool:
-        """As it was kept; no on a server, where it has to be lived through again."""
+        """Put the kept copy back. Returns False on a server, where the first crash must be played again."""
         if self.server:
             return False
         self.number = self._kept
@@ -102,7 +102,7 @@ class World:
 
     @property
     def name(self) -> str:
-        """Its own on a server that has seen others: of this sweep, and of those beside it."""
+        """A name for this schedule that no other schedule on the server has, also of other sweeps."""
         return f"{self.place.name}-{self.number:05}" if self.server else self.place.name
 
     @property
@@ -122,7 +122,7 @@ class World:
         acked.close()
 
     def acked(self, what: str, act: Callable[[], T]) -> T:
-        """Note the try, do it, and note the acknowledgement."""
+        """Note the try, make the write, and note the acknowledgement."""
         self.tell(f"tried {what}")
         result = act()
         self.tell(f"acked {what}")
