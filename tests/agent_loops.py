@@ -1,10 +1,10 @@
-"""One agent in four frameworks: its model is a script, its tool acts on the world outside.
+"""One agent in four frameworks: its LLM is a script, its tool appends to a file outside the store.
 
     python -m tests.agent_loops FRAMEWORK DIRECTORY TOOL
 
-The world is a file that is only appended to. Each of the agent's lives is a process of its own, which begins at
-the top as if it had never run; the first kills itself the moment the world has changed, before anybody has
-heard of it. What each life printed and how it ended comes out as a line of JSON. The framework is loaded once.
+Each run of the agent is a new process, which starts from the beginning. The first process kills itself right after
+its tool has appended a line, before the framework gets the result. Each process prints its output and its exit
+status as a line of JSON. The framework is loaded once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def act(call: Call) -> dict[str, str]:
 
 
 def once(tools: list[scripted_llms.Tool]) -> scripted_llms.Script:
-    """All tools in one turn, and then the end."""
+    """The LLM calls all tools in one turn, then ends the run."""
     return lambda answered: [] if answered else [(tool.__name__, ASKED) for tool in tools]
 
 
@@ -76,7 +76,7 @@ def langgraph(tools: list[scripted_llms.Tool]) -> str:
 
 
 def langgraph_continued(tools: list[scripted_llms.Tool]) -> str:
-    """The graph of an earlier process continues from its last checkpoint."""
+    """Continue the graph of an earlier process from its last checkpoint."""
     from standfast.adapters.langgraph import Saver
 
     with Saver.from_conn_string(STORE) as saver:
@@ -88,7 +88,7 @@ def openai_agents(tools: list[scripted_llms.Tool]) -> str:
 
 
 def openai_agents_continued(tools: list[scripted_llms.Tool]) -> str:
-    """The conversation of an earlier process continues, without a second prompt."""
+    """Continue the conversation of an earlier process, without a second prompt."""
     return asyncio.run(_openai_agents(tools, continued=True))
 
 
@@ -134,7 +134,7 @@ LOOPS: dict[str, Callable[[list[scripted_llms.Tool]], str]] = {
 
 
 async def _openai_agents_awaited(*functions: Any) -> str:
-    """The same with tools that are awaited."""
+    """Run the same agent with asynchronous tools."""
     async with standfast.aopen(STORE, data_dir=DATA) as sf, sf.session("work") as s:
         return await _openai_agents(s.tools(*functions))
 

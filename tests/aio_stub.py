@@ -2,7 +2,7 @@
 
     python -m tests.aio_stub        # or: make stubs
 
-Every public method of a resource, a session and what they give becomes an `async def` with the same parameters.
+Every public method of a resource, a session and their results becomes an `async def` with the same parameters.
 A method that gives a block becomes an asynchronous context manager; one that gives an iterator, an asynchronous one.
 The source is read as text (`ast`), because overloads and names under TYPE_CHECKING are not there at run time.
 """
@@ -159,7 +159,7 @@ def _class_of(kind: type) -> ast.ClassDef:
 
 
 def _methods(tree: ast.ClassDef) -> dict[str, list[ast.FunctionDef]]:
-    """The public ones: of an overloaded method its overloads, of the others their definition."""
+    """The public methods of a class: the overloads of an overloaded method, the definition of any other."""
     found: dict[str, list[ast.FunctionDef]] = defaultdict(list)
     resource = set(resources()) if tree.name == Resources.__name__ else set()
     for node in tree.body:
@@ -196,7 +196,7 @@ def _decorators(node: ast.FunctionDef) -> set[str]:
 
 
 class _Method:
-    """One definition, as the asynchronous handle has it."""
+    """One method as the asynchronous handle has it."""
 
     def __init__(self, names: _Names, module: str, node: ast.FunctionDef, several: bool) -> None:
         self.names, self.module, self.node, self.several = names, module, node, several
@@ -223,7 +223,7 @@ class _Method:
         yield f"    def {self.node.name}({self._parameters()}) -> {self._annotation(self.node.returns)}: ..."
 
     def _returned(self) -> tuple[str, str]:
-        """`async def` or `def`, and the type."""
+        """Whether the method is `async def` or `def`, and the type of its result."""
         returns = _without_errors(self.node.returns)
         given = ast.unparse(returns)
         if "contextmanager" in self.decorators:
@@ -239,7 +239,7 @@ class _Method:
         return "async def", self._annotation(returns)
 
     def _parameters(self, *, awaited: bool = False) -> str:
-        """With `awaited`, functions of the caller's are coroutine functions: steps and effects await them."""
+        """With `awaited`, callback parameters are coroutine functions: steps and effects await them."""
         args = deepcopy(self.node.args)  # a method of a base class is written for each class
         if {"transactional", "query"} & self.decorators:
             args.args = [one for one in args.args if one.arg != "tx"]
@@ -278,7 +278,7 @@ def _coroutine(given: ast.expr, returns: ast.expr | None) -> ast.expr:
 
 
 def _without_errors(node: ast.expr | None) -> ast.expr:
-    """A body may return its refusal, which the caller sees raised."""
+    """The type without errors: a transaction may return an error, which the caller sees raised."""
     assert node is not None
     if isinstance(node, ast.BinOp) and ast.unparse(node.right) == "StandfastError":
         return _without_errors(node.left)
@@ -289,7 +289,7 @@ def _without_errors(node: ast.expr | None) -> ast.expr:
 
 
 class _Names:
-    """The names that annotations use, each imported from where it is defined."""
+    """The names that annotations use, each imported from the module that defines it."""
 
     def __init__(self) -> None:
         self._shadowed: set[str] = set()
@@ -304,12 +304,12 @@ class _Names:
         return ast.unparse(_Renamed(self, module).visit(ast.parse(ast.unparse(node), mode="eval").body))
 
     def within(self, shadowed: set[str]) -> _Names:
-        """The same names, in a class that has methods of these names: `list` is `builtins.list` there."""
+        """The names inside a class whose methods have the same names: `list` is `builtins.list` there."""
         self._shadowed = shadowed
         return self
 
     def use(self, module: str, name: str) -> str:
-        """The name in the stub: a placeholder, until it is known which names mean two things."""
+        """The name in the stub: a placeholder until all names are collected, because one name may mean two things."""
         if name in ASYNC:
             return ASYNC[name]
         if name in ("Any", "Coroutine"):
@@ -351,7 +351,7 @@ class _Renamed(ast.NodeTransformer):
     def __init__(self, names: _Names, module: str) -> None:
         self.names, self.module = names, module
 
-    def visit_Name(self, node: ast.Name) -> ast.Name:  # as ast calls it
+    def visit_Name(self, node: ast.Name) -> ast.Name:  # `ast.NodeTransformer` calls a method of this name
         return ast.Name(self.names.use(self.module, node.id))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
@@ -361,7 +361,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _origin(module: str, name: str) -> tuple[str, str]:
-    """The module that defines a name, and its name there."""
+    """The module that defines an object, and the object's name in that module."""
     found = _imported(module).get(name)
     if found is None or not found[0].startswith("standfast"):
         return found or (module, name)
@@ -372,7 +372,7 @@ def _origin(module: str, name: str) -> tuple[str, str]:
 
 @cache
 def _imported(module: str) -> dict[str, tuple[str, str]]:
-    """What a module imports from others, also for type checkers alone."""
+    """The names a module imports from others, including imports under TYPE_CHECKING."""
     found: dict[str, tuple[str, str]] = {}
     for node in ast.walk(_tree(module)):
         if isinstance(node, ast.ImportFrom) and node.module and node.col_offset <= 4:
@@ -382,7 +382,7 @@ def _imported(module: str) -> dict[str, tuple[str, str]]:
 
 @cache
 def _modules(module: str) -> set[str]:
-    """What a module imports whole: `import os`."""
+    """The modules a module imports whole: `import os`."""
     found = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.Import))
     return {one.name for node in found for one in node.names if one.asname is None}
 

@@ -1,4 +1,4 @@
-"""Run the code blocks of README.md and docs/: what a reader types works and prints what the page shows.
+"""Run the code blocks of README.md and docs/: each command works and prints the output that the page shows.
 
     ```console   lines with `$ ` run in bash on a terminal of 80 columns; the other lines are their output
     ```python    runs in one interpreter per page, where `sf = standfast.open()`; `# NAME.py` is written to that file
@@ -57,7 +57,7 @@ def blocks(text: str) -> list[re.Match[str]]:
 
 @dataclass
 class Reader:
-    """One reader of one page, with a home, a repository and what they learned: ids of the page and of this run."""
+    """One reader of one page: a home, a repository, and the ids on the page mapped to the ids of this run."""
 
     home: Path
     ids: dict[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Reader:
     # -- console ---------------------------------------------------------------------------------------------
 
     def console(self, body: str) -> str:
-        """Run the commands; the block with the real output wherever it does not match."""
+        """Run the commands. Returns the block, with the real output where the page differs."""
         written = ""
         for command, expected in _commands(body):
             actual, code = self.type(command)
@@ -110,7 +110,7 @@ class Reader:
         output = b"".join(_read(leader))
         os.close(leader)
         text = output.decode(errors="replace").replace("\r\n", "\n").replace(str(self.home), "~")
-        text = re.sub(r"[^\n]*\x1b\[K", "", text)  # progress, which a slow machine shows and then erases
+        text = re.sub(r"[^\n]*\x1b\[K", "", text)  # a progress line, which a slow machine shows and then erases
         return _on_a_laptop(text), child.wait(timeout=60)
 
     def same(self, expected: str, actual: str) -> bool:
@@ -164,7 +164,7 @@ class Reader:
 
 
 def follow(page: Path) -> tuple[str, list[str]]:
-    """Do what a page says: the page with its real output, and what did not work."""
+    """Run the blocks of a page. Returns the page with the real output, and the failures."""
     text = page.read_text()
     with tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp", ignore_cleanup_errors=True) as home:
         reader, written, end = Reader(Path(home) / "you"), "", 0
@@ -205,17 +205,17 @@ def _read(leader: int) -> Iterator[bytes]:
 
 
 def _on_a_laptop(text: str) -> str:
-    """Replaces the account and host of this machine by those of the reader."""
+    """Replaces this machine's account and host name by those of the reader."""
     host = re.escape(os.uname().nodename)
     account = re.escape(getpass.getuser())
     text = re.sub(
         r"^bash: line \d+: +\d+ Killed\b.*", "Killed", text, flags=re.MULTILINE
-    )  # an interactive bash prints it so
+    )  # the format of an interactive bash
     return re.sub(rf"\b{host}\b", "laptop", re.sub(rf"\b{account}@{host}\b", "you@laptop", text))
 
 
 def _at_any_time(line: str) -> str:
-    """The line without weekdays, file sizes and ages, which differ by day and machine."""
+    """The line without weekdays, file sizes and ages, because these differ by day and machine."""
     line = re.sub(r"\b[\d.]+ [kM]B\b", "0 kB", line)
     line = re.sub(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "Day", line)
     line = re.sub(r"\b\d+ ?(?:ms|s|m|min) (?:ago|old)\b", "now", line)
@@ -223,7 +223,7 @@ def _at_any_time(line: str) -> str:
 
 
 def _same_line(ours: str, theirs: str, ids: dict[str, str]) -> bool:
-    """Equal but for ids, numbers, the time, and the ends of columns that were cut."""
+    """Whether two lines are equal except for ids, numbers, times, and the ends of truncated columns."""
     left, right = _at_any_time(ours).split(), _at_any_time(theirs).split()
     if "…" in ours or "…" in theirs:
         return True
@@ -233,7 +233,7 @@ def _same_line(ours: str, theirs: str, ids: dict[str, str]) -> bool:
 def _same_word(ours: str, theirs: str, ids: dict[str, str]) -> bool:
     for kind in (LONG_ID, SHORT_ID):
         mine, other = kind.search(ours), kind.search(theirs)
-        # One short id in ten has no digit: then the whole word must look like an id.
+        # One short id in ten has no digit. In that case the whole word must look like an id.
         is_id = mine and (re.search(r"\d", mine[0]) or mine[0] == ours)
         if mine and other and is_id and ours.replace(mine[0], other[0]) == theirs:
             ids[mine[0]] = other[0]
@@ -244,7 +244,7 @@ def _same_word(ours: str, theirs: str, ids: dict[str, str]) -> bool:
 
 def _masked(word: str) -> str:
     word = re.sub(r"\d+", "0", re.sub(r"[0-9a-f]{12,}", "HASH", word))
-    return word.replace("0ms", "0s")  # a slow machine takes seconds
+    return word.replace("0ms", "0s")  # a slow machine needs several seconds
 
 
 def main() -> None:

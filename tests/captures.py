@@ -1,6 +1,6 @@
-"""Write docs/operating/screens.md: what the operator's screens print for a messy store. `make captures` runs it.
+"""Write docs/operating/screens.md: the output of the operator's commands for a messy store. `make captures` runs it.
 
-The store is that of tests/messy.py. Each command runs on a terminal of 80 and of 120 columns.
+tests/messy.py makes the store. Each command runs on a terminal of 80 columns and on one of 120.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ for width, line in json.loads(sys.argv[1]):
 
 
 def captured(home: Path) -> dict[tuple[str, int], str]:
-    """The output of each screen at each width, with the directory above the repositories as `~`."""
+    """The output of each command at each width, with `~` for the directory above the repositories."""
     asked = [(width, line) for line in SCREENS for width in WIDTHS]
     keep = {name: value for name, value in os.environ.items() if not name.startswith("STANDFAST_")}
     ours = {"HOME": str(home), "TZ": "UTC", "NO_COLOR": "1", "TERM": "xterm", "STANDFAST_ACTOR": "you@laptop"}
@@ -83,9 +83,9 @@ def page(screens: dict[tuple[str, int], str]) -> str:
 
 
 def words(text: str) -> list[str]:
-    """What a page says, in any order: lines wrap where the length of a time or a number makes them.
+    """The words of a page, in any order, because the lengths of times and numbers decide where lines wrap.
 
-    Ids, times, numbers and how many slots are absent by now differ from run to run.
+    Ids, times, numbers and the count of absent slots differ in each run.
     """
     found = re.sub(blocks.LONG_ID, "ID", " ".join(text.split()))
     found = re.sub(r"; \d+ slots, the last \w+ \S+ \S+ UTC", "", found)

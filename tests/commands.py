@@ -1,4 +1,4 @@
-"""`standfast` commands of tests: processes that are forked from one that has imported it, not new interpreters."""
+"""Run `standfast` commands in tests. One process imports standfast; each command runs in a fork of that process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAIN = "import sys; from standfast.cli import main; sys.exit(main())"
 def run(
     *words: str, environment: Mapping[str, str], cwd: Path, input: str | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """`standfast words…` in a process and a session of its own, without a terminal."""
+    """Run `standfast words…` in a new process and a new session, without a terminal."""
     changed = {name for name, value in environment.items() if value != os.environ.get(name)}
     if READ_AT_THE_START & environment.keys() or any(name.startswith("PYTHON") for name in changed):
         return subprocess.run(
@@ -44,7 +44,7 @@ def run(
 
 
 def command(words: list[str]) -> None:
-    """In the process: what `python -c MAIN words…` does, but for the destructors of modules, which cost 20 ms."""
+    """Run `python -c MAIN words…` in this process, without the destructors of modules, which take 20 ms."""
     sys.argv = ["-c", *words]
     from standfast.cli import main
 

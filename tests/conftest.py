@@ -1,4 +1,4 @@
-"""What every test gets: a home of its own, both engines, a random order, and no network beyond this machine.
+"""Settings and fixtures of all tests: an own home, both engines, a random order, no network beyond this machine.
 
 This module moves HOME and the data directory into a temporary place while it is imported, before
 any test or fixture exists, so that this process and every child of it agree. The variables that
@@ -6,9 +6,9 @@ steer standfast, libpq, git or a coding agent are removed for the same reason: a
 depend on whose terminal it was started from.
 
     sf           a fresh store, once on SQLite and once on PostgreSQL
-    engine_url   the same two, not opened yet
-    pg_database  the one on PostgreSQL, not opened yet
-    pg_url       the server itself: one per test process, started when first asked for
+    engine_url   the URL of a fresh store on each engine, not opened yet
+    pg_database  the URL of a fresh store on PostgreSQL, not opened yet
+    pg_url       the URL of the server: one per test process, started when a test first needs it
 
 The order of modules, and of the tests in each, is shuffled by a seed that is printed first. `--seed N` repeats it.
 The seed also picks the one set of parameters with which `make test` runs a test on PostgreSQL. SQLite gets all of them.
@@ -43,7 +43,7 @@ FOREIGN_NAMES = (
     "FORCE_COLOR",
     "COLUMNS",
     "LINES",
-    "PYTHONDONTWRITEBYTECODE",  # without it, each of hundreds of child processes would compile all modules
+    "PYTHONDONTWRITEBYTECODE",  # without this cache, each of hundreds of child processes would compile all modules
 )
 KEPT_PREFIX = "STANDFAST_TEST_"
 ROOT_VARIABLE = "STANDFAST_TEST_ROOT"
@@ -54,16 +54,16 @@ HAD_STORE_VARIABLE = "STANDFAST_TEST_REAL_HOME_HAD_STORE"
 
 def _move_into_a_home_of_our_own() -> Path:
     root = _shared_root() / os.environ.get("PYTEST_XDIST_WORKER", "main")
-    # a background job ignores SIGINT, and child processes would inherit that
+    # a background job ignores SIGINT, and child processes would inherit this setting
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup; a handler is not inherited through exec
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup SIGHUP is ignored; exec resets a handler
         signal.signal(signal.SIGHUP, lambda *_: None)
     for name in list(os.environ):
         foreign = name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES
         if foreign and not name.startswith(KEPT_PREFIX):
             del os.environ[name]
-    sys.dont_write_bytecode = False  # the variable was read at the start: pytest would rewrite 400 files in each run
+    sys.dont_write_bytecode = False  # Python reads the variable only at its start; pytest would rewrite 400 files
     for variable, place in (("HOME", root / "home"), ("STANDFAST_DATA_DIR", root / "data")):
         place.mkdir(mode=0o700, parents=True)
         os.environ[variable] = str(place)
@@ -73,11 +73,11 @@ def _move_into_a_home_of_our_own() -> Path:
 
 
 def _shared_root() -> Path:
-    """Made by the first process of a run; the workers of pytest-xdist inherit its name."""
+    """The first process of a run makes this directory; the workers of pytest-xdist inherit its name."""
     if "PYTEST_XDIST_WORKER" in os.environ and ROOT_VARIABLE in os.environ:
         return Path(os.environ[ROOT_VARIABLE])
     shared = Path(tempfile.mkdtemp(prefix="standfast-tests-", dir=_fast_place())).resolve()
-    # Thousands of crash schedules make thousands of stores: in memory a sync is a call, not a wait.
+    # Thousands of crash schedules make thousands of stores. In memory a sync does not wait for a disk.
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(shared)
     real_home = Path.home()
     os.environ[ROOT_VARIABLE] = str(shared)
@@ -88,7 +88,7 @@ def _shared_root() -> Path:
 
 
 def _fast_place() -> str | None:
-    """Memory-backed storage if there is enough. Campaigns, not these tests, show durability."""
+    """A memory-backed directory if it has enough room. The campaigns, not these tests, show durability."""
     try:
         space = os.statvfs("/dev/shm")
     except OSError:
@@ -97,13 +97,13 @@ def _fast_place() -> str | None:
 
 
 def _remove(shared: Path, owner_pid: int) -> None:
-    if os.getpid() == owner_pid:  # a forked child runs this too, and must not delete anything
+    if os.getpid() == owner_pid:  # a forked child runs this function too, and must not delete anything
         shutil.rmtree(shared, ignore_errors=True)
 
 
 TEST_ROOT = _move_into_a_home_of_our_own()
 
-# Only now, so that these modules and their imports find the new home.
+# These imports are here so that the modules find the new home.
 import hypothesis  # noqa: E402  the lines above have to run first
 import pytest  # noqa: E402  as above
 
@@ -119,11 +119,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed is None:
         config.option.seed = int(os.environ.get(SEED_VARIABLE, random.randrange(10**6)))
-    os.environ[SEED_VARIABLE] = str(config.option.seed)  # the workers of pytest-xdist inherit it
+    os.environ[SEED_VARIABLE] = str(config.option.seed)  # the workers of pytest-xdist inherit this variable
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if "PYTEST_XDIST_WORKER" not in os.environ:  # not in the report header, which -q hides
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # `-q` would hide the report header
         session.config.get_terminal_writer().line(f"order of tests: --seed {session.config.option.seed}")
 
 
@@ -138,18 +138,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Tests and imported modules stay, so the garbage collector need not scan them again."""
+    """Freeze tests and imported modules: they are never freed, so the garbage collector need not scan them."""
     gc.collect()
     gc.freeze()
 
 
-# These start processes or play a week, and took a third of the time of `make quick`.
+# These tests start processes or simulate a week. They took a third of the time of `make quick`.
 NOT_QUICK = {"test_approvals_screen", "test_hostile", "test_locks", "test_mcp", "test_people", "test_places"}
 NOT_QUICK |= {"test_tasks_episodes", "test_traps"}
 
 
 def is_quick(item: pytest.Item) -> bool:
-    """A test of a feature on SQLite in this process, or of the project. State machines and slow tests are not."""
+    """Whether `make quick` runs a test: features on SQLite in this process, and the project's tests."""
     name = item.path.stem
     if name == "test_project":
         return True
@@ -161,7 +161,7 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def repeats_on_postgres(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
-    """The tests that `make slow` runs on PostgreSQL: for each function all sets of parameters but one."""
+    """The tests that `make slow` runs on PostgreSQL: all sets of parameters of a function except one."""
     order = random.Random(seed)
     sets: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -172,7 +172,7 @@ def repeats_on_postgres(items: list[pytest.Item], seed: int) -> list[pytest.Item
 
 
 def shuffled(items: list[Any], seed: int, *, groups: Callable[[Any], Sequence[object]]) -> list[Any]:
-    """Shuffle the modules, the groups in each, and the items in each group: a shared fixture is set up once."""
+    """Shuffle the modules, the groups in a module and the tests in a group, so that a shared fixture is set up once."""
     order = random.Random(seed)
 
     def shuffle(items: list[Any], level: int) -> list[Any]:
@@ -187,7 +187,7 @@ def shuffled(items: list[Any], seed: int, *, groups: Callable[[Any], Sequence[ob
 
 
 def shared_by(item: pytest.Item) -> tuple[object, ...]:
-    """The module of a test, and the engine of the fixture `full`, which a module sets up once per engine."""
+    """The group of a test: its module, and the engine of the fixture `full`, which is set up once per engine."""
     params = getattr(getattr(item, "callspec", None), "params", {})
     return item.path, params.get("full")
 
@@ -214,7 +214,7 @@ sys.addaudithook(_refuse_the_network)
 
 @pytest.fixture(autouse=True)
 def no_network() -> Iterator[None]:
-    """000-4: a connection of this process beyond this machine fails, and fails the test. libpq is not covered."""
+    """000-4: a connection from this process to another machine fails, and the test fails. libpq is not covered."""
     connects_refused.clear()
     yield
     assert connects_refused == []
@@ -226,7 +226,7 @@ def store_appeared_in_the_real_home() -> bool:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    # A test sees only earlier connections. This hook sees all of the run.
+    # A test sees only the connections made before it. This hook sees all connections of the run.
     if store_appeared_in_the_real_home():
         print("\nthe tests created .standfast in the real home directory")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -234,7 +234,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def pg_url() -> Iterator[str]:
-    """An administrator's URL; `STANDFAST_TEST_PG_URL` names an existing server instead of ours."""
+    """The administrator's URL of the server. `STANDFAST_TEST_PG_URL` names an existing server instead of a new one."""
     if existing := os.environ.get("STANDFAST_TEST_PG_URL"):
         yield existing
         return
@@ -244,7 +244,7 @@ def pg_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def file_templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], FileTemplate]:
-    """An empty store, or one with neighbours in it, to be copied for each test."""
+    """The stores that are copied for each test: an empty one, and one with neighbours."""
 
     @cache
     def made(neighbours: bool) -> FileTemplate:
@@ -274,7 +274,7 @@ def creates_its_store(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def pg_database(request: pytest.FixtureRequest, pg_url: str) -> Iterator[str]:
-    """A database with an empty store for this test alone, dropped afterwards, also with open connections.
+    """A database with an empty store for one test. It is dropped afterwards, even if connections are open.
 
     For a test with the mark `without_store` the database is empty.
     """
@@ -289,10 +289,10 @@ def pg_database(request: pytest.FixtureRequest, pg_url: str) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty store, once on each engine. It is a copy of one, which costs no migration.
+    """An empty store, once on each engine. It is copied from a template, so no migration runs.
 
-    For the modules that `neighbours.py` names, the store has rows of others in it: none of them may have changed
-    when the test has ended. For a test with the mark `without_store` there is no store at this place yet.
+    For the modules that `neighbours.py` names, the store also has rows of other callers. None of these may have changed
+    when the test ends. For a test with the mark `without_store` the URL has no store yet.
     """
     beside = has_neighbours(request.module.__name__, request.function.__name__)
     if request.param == "sqlite":
@@ -314,7 +314,7 @@ def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def sf(engine_url: str, tmp_path: Path) -> Iterator[standfast.Standfast]:
-    """A fresh store: every test that asks for it is part of the contract between the engines."""
+    """A fresh store on each engine. Every test with this fixture is part of the contract between the engines."""
     import standfast
 
     store = standfast.open(engine_url, data_dir=tmp_path / "data")

@@ -2,8 +2,8 @@
 
     python -m tests.doubtful_loops FRAMEWORK DIRECTORY STORE
 
-The tool reaches an outside system that counts and never answers. The LLM is a script: after each error text it calls
-the tool again with other arguments. Printed as JSON: the answers to the LLM, and how the run ended.
+The tool calls an outside system that counts requests and never answers. The LLM is a script: after each error it calls
+the tool again with other arguments. The program prints the answers to the LLM and the end of the run as JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def script(answered: int) -> list[tuple[str, dict[str, str]]]:
 
 
 def langgraph(tool: Tool) -> list[str]:
-    """`handle_tool_errors=True`: each error becomes a message for the LLM."""
+    """With `handle_tool_errors=True` each error becomes a message for the LLM."""
     return scripted_llms.langgraph([tool], script, handle_tool_errors=True)
 
 
@@ -44,7 +44,7 @@ def langgraph_default(tool: Tool) -> list[str]:
 
 
 def openai_agents_default(tool: Tool) -> list[str]:
-    """The default of the SDK: the LLM reads that it should try again, and not why."""
+    """By default the SDK asks the LLM to try again, without the text of the error."""
     return asyncio.run(scripted_llms.openai_agents([tool], script))
 
 
@@ -55,7 +55,7 @@ def openai_agents(tool: Tool) -> list[str]:
 
 
 def pydantic_ai(tool: Tool) -> list[str]:
-    """A tool that makes text of every error, as the framework asks of one that wants the LLM to continue."""
+    """The tool raises `ModelRetry` with the text of each error, so that the LLM continues."""
     from pydantic_ai import ModelRetry  # type: ignore[import-not-found,unused-ignore]
 
     def charge(order: str) -> str:

@@ -1,6 +1,6 @@
-"""Other people's frameworks, for the tests of the adapters: from PyPI, see `standfast_prove.bench.peers`.
+"""Installs the frameworks from PyPI that the tests of the adapters need, see `standfast_prove.bench.peers`.
 
-Without a registry the tests that need one are skipped, and say so.
+Without a package registry these tests are skipped with a message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HARNESS = "pydantic-ai-harness==0.62.0"
 
 
 def places(*requirements: str) -> list[str]:
-    """The directories that hold them; skips the test, loudly, where they cannot be had."""
+    """The directories that hold the frameworks. Skips the test with a message if they cannot be installed."""
     found = {one: peers.installed(one) for one in requirements}
     absent = [one for one, place in found.items() if place is None]
     if absent:
@@ -28,5 +28,5 @@ def places(*requirements: str) -> list[str]:
 
 
 def importable(*requirements: str) -> None:
-    """Behind what the environment has itself, so that nothing of ours is replaced."""
+    """Append the directories to `sys.path`, so that packages of the environment come first."""
     sys.path.extend(place for place in places(*requirements) if place not in sys.path)

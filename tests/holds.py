@@ -1,10 +1,10 @@
-"""Everything that can be held with a lease: how it is taken, by whom it is held, and how it is ended.
+"""Everything that can be held with a lease: how to take it, who holds it, and how to end the lease.
 
     hold = HOLDS["task"]
     held = hold.take(sf, hold.make(sf))
 
-`ends` has every method that gives it back, renews it or says what became of it: each one must refuse a holder
-whose hold was taken over.
+`ends` has every method that releases it, renews it or records its outcome. Each method must refuse a holder
+whose lease was taken over.
 """
 
 from __future__ import annotations

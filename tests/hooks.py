@@ -1,4 +1,4 @@
-"""Payloads as agents send them, and the entry point that agents call."""
+"""Payloads in the form that agents send, and a function that runs the hook."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def enter(
     program: tuple[str, ...] = ("-m", "standfast", "hook"),
     **more: str,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run the hook as an agent does: a process of its own, the payload on stdin."""
+    """Run the hook as an agent does: in a new process, with the payload on stdin."""
     text = given if isinstance(given, bytes) else json.dumps(given).encode()
     return subprocess.run(
         [sys.executable, *program, agent],

@@ -1,6 +1,6 @@
-"""A messy store: three days, three repositories, scripted with the manual clock; operators' questions are asked of it.
+"""A messy store for tests of operators' commands: three days of work in three repositories, on the manual clock.
 
-Its middle day is the day before yesterday. Times are those of the clock; only the questions are asked in real time.
+The middle day is the day before yesterday. Rows have times of the manual clock; the commands run in real time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REPOSITORIES = {"shop": "https://github.com/acme/shop.git", "infra": None, "site
 
 
 class Messy:
-    """The store below `home`, and its clock."""
+    """The store in the directory `home`, and its clock."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -38,7 +38,7 @@ class Messy:
             yield sf
 
     def fill(self) -> None:
-        """From 03:00 on the first day until midnight of the second; no daemon runs after that."""
+        """Fill the store from 03:00 on the first day until midnight of the second. No daemon runs after that."""
         with self.at("infra", "claude-code:7f3a") as sf:
             sf.loops.add("nightly", ["make", "nightly"], cron="0 3 * * *", zone="UTC")
             with sf.session("audit", agent="claude-code") as s:

@@ -1,9 +1,9 @@
-"""Stores to copy: an empty one, and one with neighbours: every resource once to its end and once halfway.
+"""Template stores: an empty one, and one with rows of other callers (two per resource: one finished, one halfway).
 
-Each is made once per test process. A test gets a copy: of the file on SQLite, of the database on PostgreSQL, so that
-it costs no migration. Each copy has a `store_id` of its own. `unchanged` compares the rows of neighbours afterwards.
+Each template is made once per test process. A test gets a copy of the SQLite file or the PostgreSQL database, so
+no migration runs. Each copy has its own `store_id`. `unchanged` compares the rows of neighbours after the test.
 
-`MODULES` names the test files whose stores have neighbours. A test of theirs that needs a store of its own, because
+`MODULES` names the test files whose stores have neighbours. A test in these files that needs an empty store, because
 it reads the whole journal or writes plain SQL to all rows, is listed in `ALONE`.
 """
 
@@ -92,7 +92,7 @@ SWEPT = {"mail", "loops"}
 
 
 def fill(url: str, place: Path) -> None:
-    """Run the walks of the neighbours."""
+    """Run the walks that create the neighbours' rows."""
     for names in (FINISHED, HALFWAY):
         with opened(url, place, names) as sf:
             for name, resource in RESOURCES.items():
@@ -110,7 +110,7 @@ Rows = frozenset[tuple[str, Any]]
 
 
 class Template(ABC):
-    """One filled store on one engine, and its rows."""
+    """One filled store on one engine, and its rows when it was filled."""
 
     def __init__(self, url: str, place: Path, *, neighbours: bool) -> None:
         self.url = url
@@ -121,14 +121,14 @@ class Template(ABC):
 
     @abstractmethod
     def read(self, url: str) -> Rows:
-        """Every row that belongs to a caller."""
+        """Read every row that belongs to a caller."""
 
     @abstractmethod
     def named(self, rows: Rows) -> dict[Name, Row]:
-        """The same rows by table and primary key, column by column."""
+        """The rows by table and primary key, with their columns by name."""
 
     def unchanged(self, url: str) -> None:
-        """Fails with every row of a neighbour that is not as it was."""
+        """Fails if a row of a neighbour has changed, and lists the changed rows."""
         if not self.rows:
             return
         now = self.read(url)

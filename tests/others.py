@@ -1,10 +1,10 @@
-"""Other processes on the same store: started, spoken to by lines, killed, waited for.
+"""Runs other processes on the same store. A test exchanges lines with them, kills them or waits for them.
 
     with Other(url, data, "with sf.session('k') as s:\n    say('open')\n    wait()") as other:
         other.hear("open")
         other.kill()
 
-The code runs with `sf` open, `say(text)` to tell us something and `wait()` to wait for `go()`.
+The code runs with `sf` open, `say(text)` to send a line to the test and `wait()` to wait for `go()`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ sf = standfast.open(os.environ["OTHER_URL"], data_dir=os.environ["OTHER_DATA"])
 
 
 class Other:
-    """One process; it ends with the block, also after an error."""
+    """One process. It ends when the `with` block ends, even after an error."""
 
     def __init__(self, url: str, data: Path, code: str, *, cwd: Path | None = None, **environment: str) -> None:
         self._process = subprocess.Popen(
@@ -50,7 +50,7 @@ class Other:
         return self._process.pid
 
     def hear(self, text: str) -> None:
-        """Wait until it says exactly this."""
+        """Wait until the process sends exactly this line."""
         assert self._process.stdout is not None
         heard = self._process.stdout.readline().strip()
         if heard != text:
@@ -70,12 +70,12 @@ class Other:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it as a crash would, and reap it, so that it does not count as alive."""
+        """Kill the process with SIGKILL and reap it, so that it does not count as alive."""
         self._process.kill()
         self._process.wait()
 
     def end(self) -> str:
-        """Wait for it to end well, and return what it still said."""
+        """Wait until the process exits with 0, and return the lines that were not yet read."""
         said, complaint = self._process.communicate(timeout=60)
         assert self._process.returncode == 0, complaint
         return said.strip()

@@ -1,4 +1,4 @@
-"""Draw docs/images/demo.svg from what `standfast demo` prints. `make picture` runs it."""
+"""Draw docs/images/demo.svg from the output of `standfast demo`. `make picture` runs this program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOURS = {"server: 1": "#7ee787", "server: 2": "#ff7b72", "kill -9": "#ffa657"}
 
 
 def printed() -> list[str]:
-    """The first part of the demo: both runs, without the journal. Process ids and ports are the real ones."""
+    """The first part of the output: both runs, without the journal. Process ids and ports are real."""
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "STANDFAST_DATA_DIR": home, "NO_COLOR": "1", "COLUMNS": "90"}
         command = [sys.executable, "-m", "standfast", "demo"]
@@ -44,7 +44,7 @@ def drawn(lines: list[str]) -> str:
 
 
 def shape(lines: list[str]) -> list[str]:
-    """The lines without process ids and ports."""
+    """The lines with process ids and ports removed."""
     return [re.sub(r"\d{3,}", "N", line) for line in lines]
 
 
@@ -62,7 +62,7 @@ def _row(number: int, line: str) -> str:
 
 
 def _spaced(line: str) -> str:
-    """Browsers drop leading spaces of a text, even with xml:space, so these are no-break spaces."""
+    """Replace leading spaces by no-break spaces: browsers drop leading spaces, even with xml:space."""
     text = line.lstrip(" ")
     return "\N{NO-BREAK SPACE}" * (len(line) - len(text)) + escape(text)
 

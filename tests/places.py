@@ -1,7 +1,7 @@
-"""Directories a program may be started in, and what it does there with every kind of key.
+"""Directories that a program may be started in, and one operation for every kind of key.
 
-Each operation returns a text that identifies the thing it reached: the same text twice is one thing. As a program,
-`python -m tests.places URL DATA NAME…` does them in the current directory and prints what they reached.
+Each operation returns a text that identifies the row it reached: equal texts mean the same row. The program
+`python -m tests.places URL DATA NAME…` runs operations in the current directory and prints their results.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ class Reached(NamedTuple):
 
 
 def reach(url: str, data: Path, names: Iterable[str] = tuple(ALL), *, scope: str | None = None) -> dict[str, Reached]:
-    """Run each operation in the current directory."""
+    """Run each named operation in the current directory."""
     found = {}
     with standfast.open(url, data_dir=data, scope=scope) as sf:
         for name in names:

@@ -1,4 +1,4 @@
-"""The public classes and their methods: the handle, its resources, sessions, sub-agents and what they give."""
+"""The public classes and their methods: the handle, its resources, sessions, sub-agents and the objects they return."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def resources() -> dict[str, type[Resource]]:
 
 
 def methods() -> dict[str, Callable[..., Any]]:
-    """Every public method as a caller reaches it, by its class and name."""
+    """Every public method that a caller can reach, by its class and name."""
     classes: list[type] = [Standfast, *resources().values(), *HANDED]
     return {f"{one.__name__}.{name}": method for one in classes for name, method in of(one).items()}
 
 
 def of(kind: type) -> dict[str, Callable[..., Any]]:
-    """The public methods of one class, also inherited ones; what every resource has is not for callers."""
+    """The public methods of one class, including inherited ones, without those that every resource has."""
     found = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
     return {name: one for name, one in found.items() if inspect.isroutine(one) and name not in vars(Resource)}

@@ -1,4 +1,4 @@
-"""A home whose stores are remembered: outside every temporary directory, which the tests' own is not."""
+"""A home outside every temporary directory: standfast remembers only stores that are not in a temporary directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.conftest import REAL_HOME_VARIABLE
 
 @contextmanager
 def home() -> Iterator[Path]:
-    """An empty directory that is not temporary; skipped by name where this account has none to write to."""
+    """An empty directory that is not temporary. Skips the test if this account cannot write to one."""
     candidates = (Path(__file__).parents[1], Path(os.environ[REAL_HOME_VARIABLE]), Path("/var/lib"), Path("/opt"))
     for parent in candidates:
         if os.access(parent, os.W_OK) and not store_memory._is_temporary(os.path.realpath(parent)):
@@ -40,5 +40,5 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def run(home: Path, *words: str, input: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-    """One command of an account whose home this is, without a terminal."""
+    """Run one command without a terminal, with `home` as the home of its account."""
     return commands.run(*words, environment=environment(home, **more), cwd=home, input=input)

@@ -42,7 +42,7 @@ class Repository:
         return self("rev-parse", "HEAD")
 
     def on_remote(self, ref: str) -> str:
-        """What the remote has there; empty if nothing."""
+        """The commit of a ref on the remote, or "" if the remote lacks the ref."""
         return git(self.remote, "for-each-ref", "--format=%(objectname)", ref)
 
 

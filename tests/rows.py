@@ -1,10 +1,10 @@
-"""Whole rows of a store, table by table: what a test compares before and after.
+"""Reads all rows of a store, table by table, so that a test can compare them before and after.
 
     before = snapshot(sf)
     …
     assert snapshot(sf)["task", ("tsk_…",)] == before["task", ("tsk_…",)]
 
-`fixtures/constraints.txt` lists the tables and their keys; test_schema_constraints.py holds it against the schema.
+`fixtures/constraints.txt` lists the tables and their keys; test_schema_constraints.py compares it with the schema.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _IN_ONE_TRIP = statement(IN_ONE_TRIP, name="every")
 
 
 def snapshot(sf: standfast.Standfast) -> dict[Name, Row]:
-    """Every row that belongs to a caller, whole."""
+    """Every row that belongs to a caller, with all columns."""
     if sf.engine.name == "postgres":
         rows = [(found["name"], json.loads(found["row"])) for found in sf.read(lambda tx: tx.all(_IN_ONE_TRIP))]
     else:
@@ -78,7 +78,7 @@ def by_name(rows: Iterable[tuple[str, Row]]) -> dict[Name, Row]:
 
 
 def differing(before: Row, after: Row | None) -> str:
-    """The columns that changed, for a message."""
+    """The changed columns, for a failure message."""
     if after is None:
         return "removed"
     return ", ".join(f"{name}: {before[name]!r} → {after[name]!r}" for name in before if before[name] != after[name])

@@ -1,4 +1,4 @@
-"""A real S3 server for the tests: SeaweedFS from its wheel, on this machine alone."""
+"""A real S3 server for the tests: SeaweedFS from its wheel. It listens on this machine only."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ KEYS = {"AWS_ACCESS_KEY_ID": "testkey", "AWS_SECRET_ACCESS_KEY": "testsecret", "
 
 @contextmanager
 def server(place: Path) -> Iterator[dict[str, str]]:
-    """The variables by which a client reaches it. Skips the test where the wheel cannot be had."""
+    """Start the server and return its environment variables. Skips the test if the wheel cannot be installed."""
     (wheel,) = places(SEAWEEDFS)
     place.mkdir()
     with open(os.path.join(os.environ[ROOT_VARIABLE], "s3.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two servers want some of the same ports
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two servers would use some of the same ports
         yield from _served(wheel, place)
 
 
@@ -66,7 +66,7 @@ def _served(wheel: str, place: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def cut_after(endpoint: str, size_bytes: int) -> Iterator[str]:
-    """An address that forwards to `endpoint` and hangs up after so many bytes of a request or of an answer."""
+    """An address that forwards to `endpoint` and closes the connection after a number of bytes, in either direction."""
     there = urlsplit(endpoint)
 
     class Cutting(proxy._Server):
@@ -93,7 +93,7 @@ def cut_after(endpoint: str, size_bytes: int) -> Iterator[str]:
 
 
 def is_ready(variables: dict[str, str]) -> bool:
-    """Whether it takes an object: it answers a few seconds before it can store one."""
+    """Whether the server stores an object. It answers requests a few seconds before it can store one."""
     try:
         store = bucket(variables)
         store.put("ready", b"1")
@@ -104,7 +104,7 @@ def is_ready(variables: dict[str, str]) -> bool:
 
 
 def bucket(variables: dict[str, str]) -> Any:
-    """The bucket `keep`, which SeaweedFS makes when it is first written to."""
+    """The bucket `keep`. SeaweedFS creates a bucket at its first write."""
     from obstore.store import S3Store
 
     return S3Store(
@@ -119,7 +119,7 @@ def bucket(variables: dict[str, str]) -> Any:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Each with the port 10,000 above it, where SeaweedFS listens too."""
+    """Free ports. For each, the port 10,000 above is free too, because SeaweedFS listens on both."""
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(12_000, 28_000)

@@ -1,4 +1,4 @@
-"""Which parameters of a test are slow: `make test` runs a sample of them, `make slow` the others."""
+"""Splits the parameters of a test: `make test` runs a sample of them, `make slow` runs the others."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from _pytest.mark import ParameterSet
 
 
 def sampled(names: Iterable[object], *sample: object) -> list[ParameterSet]:
-    """Each as a parameter: the sample for every run, the others slow."""
+    """The values as test parameters: those outside the sample have the mark `slow`."""
     return [pytest.param(name, marks=() if name in sample else pytest.mark.slow) for name in names]

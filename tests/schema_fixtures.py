@@ -1,4 +1,4 @@
-"""Write the fixture of the newest schema from the one before: `python -m tests.schema_fixtures`."""
+"""Write the fixture of the newest schema from the previous one's fixture: `python -m tests.schema_fixtures`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One agent in each framework whose LLM is a script.
 
-A script gets the number of answers that the tools have given so far, and names the next calls; none ends the run.
-Each loop returns what the tools answered, as the LLM read it.
+A script is a function. Its argument is the number of tool answers so far; it returns the next calls, or none to end.
+Each loop returns the answers of the tools as the LLM read them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Script = Callable[[int], list[tuple[str, dict[str, str]]]]
 
 
 def langgraph(tools: list[Tool], script: Script, saver: Any = None, **options: Any) -> list[str]:
-    """`options` are those of the tool node. With a saver, a thread that has begun is continued."""
+    """`options` are options of the tool node. With a saver, an earlier thread is continued."""
     from langchain_core.messages import AIMessage, ToolMessage
     from langgraph.graph import END, START, MessagesState, StateGraph
     from langgraph.prebuilt import ToolNode, tools_condition
@@ -92,7 +92,7 @@ async def openai_agents(
 
     agent = Agent(name="worker", model=Scripted(), tools=[function_tool(tool, **options) for tool in tools])
     items = await session.get_items() if continued else []
-    if not items or items[-1].get("role") != "assistant":  # otherwise an earlier run has ended
+    if not items or items[-1].get("role") != "assistant":  # otherwise the earlier run has ended
         await Runner.run(agent, [] if items else "do it", session=session)
     if continued:
         return [one["output"] for one in await session.get_items() if one.get("type") == "function_call_output"]
@@ -100,7 +100,7 @@ async def openai_agents(
 
 
 def pydantic_ai(tools: list[Tool], script: Script) -> list[Any]:
-    """A tool may be retried ten times."""
+    """The framework retries a tool up to ten times."""
     from pydantic_ai import Agent, Tool  # type: ignore[import-not-found,unused-ignore]
     from pydantic_ai.messages import (  # type: ignore[import-not-found,unused-ignore]
         ModelResponse,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests import blocks
 
-# Not written by hand, or a list: requirements as they were given, results, tables made from the schema.
+# Pages that are generated or are lists: requirements, results, tables of the schema.
 LEFT_OUT = {
     "docs/internals/requirements.md",
     "docs/internals/evaluation.md",
@@ -59,7 +59,7 @@ def measured(page: Path) -> Page:
 
 
 def _prose(text: str) -> str:
-    """Paragraphs and list items, without code, tables, headings, marks and links."""
+    """Paragraphs and list items, without code, tables, headings, markup and links."""
     text = re.sub(r"^```.*?^```$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^(?:\||#|    ).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)

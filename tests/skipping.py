@@ -1,4 +1,4 @@
-"""What this machine cannot show is skipped by name, never passed silently."""
+"""Skips a test with its reason if this machine cannot run it, so that it does not pass silently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from standfast_prove.faults import Unavailable
 
 @contextmanager
 def or_skip() -> Iterator[None]:
-    """Around a test."""
+    """Decorate a test: it is skipped where it cannot run."""
     try:
         yield
     except Unavailable as missing:

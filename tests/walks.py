@@ -1,8 +1,8 @@
 """Walks: for each resource, one sequence of calls that uses every method that changes something.
 
-A walk is a generator. It yields after each call, so that a test can look at the store between two of them, and
-let two walks go in turns. `Names` holds every name a walk uses; two walks with names that differ in one field
-are neighbours in that respect alone.
+A walk is a generator. It yields after each call, so that a test can look at the store between two calls, and
+interleave two walks. `Names` holds every name a walk uses. Two walks whose names differ in one field
+are neighbours in that field only.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Walk = Callable[[standfast.Standfast, Names], Iterator[Step]]
 def opened(
     url: str, place: Path, names: Names, *, clock: Clock | None = None, as_actor: bool = True, pid: int | None = None
 ) -> standfast.Standfast:
-    """The store as one caller sees it: an actor in a repository, or a process. All tests of callers use it."""
+    """Open the store as one caller: an actor in a repository, or a process. All tests of callers use this function."""
     settings = config.load(url, data_dir=place / "data", actor=names.actor, scope=names.scope)
     if names.repository != HERE:
         settings = settings._replace(label=Label(None, names.repository))
@@ -77,7 +77,7 @@ def opened(
 
 
 def granted(sf: standfast.Standfast, approval: str) -> Any:
-    """Approves as a person does. Every test of approvals uses this function."""
+    """Approve as a person does. Every test of approvals uses this function."""
     sf.approvals.pose(approval)
     return sf.approvals.grant(approval, approver="boss")
 
@@ -139,8 +139,8 @@ def tasks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     claimed = t.claim(first.id)
     yield Step(claimed, reread)
     yield Step(t.done(claimed, result={"pr": 7}, cool_down="1h"), reread)
-    yield Step(seen("parser is flaky"), reread)  # within its cool-down: only counted
-    for _ in range(4):  # the second one is absent for the fourth time: closed
+    yield Step(seen("parser is flaky"), reread)  # the task is within its cool-down: the report is only counted
+    for _ in range(4):  # the second task is absent from a fourth report, which closes it
         yield Step(t.sweep(n.source, seen=["new problem"]))
     yield Step(t.get(second.id))
     yield Step(seen("docs are stale"))
@@ -215,7 +215,7 @@ def webhooks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(w.fail(claimed, "no network", again=0), reread)
     claimed = w.claim(first.id)
     yield Step(claimed, reread)
-    yield Step(w.fail(claimed, "no network"), reread)  # the second of two attempts: dead
+    yield Step(w.fail(claimed, "no network"), reread)  # the second of two attempts fails: the task is dead
     yield Step(w.retry(first.id, note="the network is back"), reread)
     claimed = w.claim(first.id)
     yield Step(w.done(claimed, {"ok": 1}), reread)
@@ -226,7 +226,7 @@ def webhooks(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     third = got(3)
     yield Step(w.handle(n.source, lambda event: {"handled": True}, kind=n.event), None)
     yield Step(w.get(third.id))
-    yield Step(got(4))  # left for later
+    yield Step(got(4))  # this one stays unfinished
 
 
 def credits(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
@@ -284,7 +284,7 @@ def loops(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(sf.runs.cancel(run.id, "not today"), again)
     yield Step([one.id for one in sf.runs.to_cancel() if one.id == run.id])
     yield Step(sf.runs.finish(run.id, 2, exit_code=1, duration="5us", cancelled=True), again)
-    for expected in ("failed", "failed"):  # twice in a row: the loop is paused
+    for expected in ("failed", "failed"):  # the second failure in a row pauses the loop
         run = sf.runs.ask(n.loop)
         sf.runs.claim(host="here", run_id=run.id)
         first = sf.runs.finish(run.id, 1, exit_code=3, duration="5us")
@@ -357,7 +357,7 @@ def approvals(sf: standfast.Standfast, n: Names) -> Iterator[Step]:
     yield Step(granted(sf, asked.id), reread)
     sent = sf.effects.begin("shop.refund", {"order": 7}, key=f"{n.key} refund", approve=True)
     yield Step(sent.state)
-    yield Step(reread())  # the approval is used
+    yield Step(reread())  # this call uses the approval
     other = sf.effects.plan("shop.refund", {"order": 8}, key=f"{n.key} refund, no", approve=True)
     asked = sf.approvals.request(other.id)
     yield Step(sf.approvals.deny(asked.id, approver="boss", rationale="too much"), reread)

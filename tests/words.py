@@ -1,6 +1,6 @@
-"""Counts the words that plain English avoids, in docs, docstrings, comments and messages.
+"""Counts the words that plain English avoids in docs, docstrings, comments and messages.
 
-`words.toml` holds the words, the exceptions and today's counts. A count may only go down: a test compares the file
+`words.toml` holds the words, the exceptions and the current counts. A count may only go down: a test compares the file
 with the tree. `make words` (`python -m tests.words`) writes the counts of the tree into the file.
 """
 

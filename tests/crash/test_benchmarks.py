@@ -1,4 +1,4 @@
-"""The benchmarks run and say what they are meant to say. How fast anything was is never asserted."""
+"""The benchmarks run and print the expected tables. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.without_store
 
 @pytest.fixture
 def smallest(tmp_path: Path) -> Plan:
-    """One round of everything, as short as possible."""
+    """The shortest possible round of each benchmark."""
     return Plan(
         directory=tmp_path,
         rounds=1,
@@ -48,7 +48,7 @@ def test_each_area_measures_something_against_something(
     name: str, smallest: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "installed", lambda requirement: None)  # tests use no network
-    monkeypatch.setattr(opening, "PROCESSES", 2)  # the command is tested with all of them
+    monkeypatch.setattr(opening, "PROCESSES", 2)  # the command is tested with all areas
     monkeypatch.setattr(start, "TASKS", 1)
     tables = area(name)(smallest)
     assert tables
@@ -142,8 +142,8 @@ def test_steps_on_postgres_are_counted_by_the_server(
     monkeypatch.setenv("STANDFAST_TEST_PG_URL", pg_database)
     steps, resumed = area("steps_postgres")(smallest)
     counted = {line.label: line.median for line in steps.lines if line.label.endswith("transactions each")}
-    # One for each write. Listeners are notified in transactions of their own: seldom, more often on a slow machine.
-    # Rounded: the two openings that are subtracted may differ by a transaction or two.
+    # One transaction for each write. Listeners are notified in separate transactions, more often on a slow machine.
+    # The figure is rounded, because the two subtracted openings may differ by one or two transactions.
     assert 1 <= round(counted["step: transactions each"]) < 3
     assert 2 <= round(counted["effect: transactions each"]) < 8
     assert [line.label for line in resumed.lines] == ["of 100 messages", "of 1,100 messages", "large / small"]
@@ -183,7 +183,7 @@ def test_a_percentile_of_few_values_is_the_largest() -> None:
 
 
 def test_the_command_prints_tables_and_writes_every_value(tmp_path: Path) -> None:
-    """Run as people run it, with the cheapest area."""
+    """The command runs as in a shell, with the cheapest area."""
     command = [sys.executable, "-m", "standfast", "bench", "--quick", "--only", "opening", "--dir", str(tmp_path)]
     printed = subprocess.run(command, capture_output=True, text=True)
     assert printed.returncode == 0, printed.stderr

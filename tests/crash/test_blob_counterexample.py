@@ -1,12 +1,12 @@
 """Proposition 1: a session kept in one mutable blob cannot be resumed safely by any resumer.
 
 The blob is both checkpoint and effect history: a JSON file, written atomically and synced, as good as
-such a file can be. There are two crashes, one before the request leaves and one after, that leave the
-very same bytes behind. A resumer sees nothing but the bytes, so it does the same after both:
-sending again is a duplicate after the one, not sending is a loss after the other. Nothing it
-could compute from the blob helps.
+possible. Two crashes, one before the request is sent and one after it, leave exactly
+the same bytes. A resumer sees only the bytes, so it does the same after both crashes:
+sending again makes a duplicate after one, and not sending loses the request after the other. Nothing that
+the resumer computes from the blob can help.
 
-standfast meets the same two crashes, tells both from "nothing happened", and ends with one request.
+With standfast a resumer sees after both crashes that a request may have been sent, and ends with one request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Blob:
         os.replace(fresh, self.file)
 
     def run(self, resume: Resume) -> None:
-        """Plan, send, remember. `resume` decides whether a request in state "sending" is sent again."""
+        """Plan, send, record. `resume` decides whether a request in state "sending" is sent again."""
         session = self.load()
         state = session["effects"].get("pr")
         if state is None:
@@ -73,10 +73,10 @@ def killed_at(point: int, life: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("resume", RESUMERS.values(), ids=RESUMERS)
 def test_one_blob_cannot_distinguish_two_crashes(resume: Resume, tmp_path: Path) -> None:
-    """002-10: the control. Every way to resume duplicates after one crash or loses after the other."""
+    """002-10: the control. Each way to resume sends a duplicate after one crash or loses the request after the other."""
     left: list[bytes] = []
     requests: list[int] = []
-    for point in (1, 2):  # before the request has left; after it has arrived
+    for point in (1, 2):  # one crash before the request is sent, one after it has arrived
         (tmp_path / str(point)).mkdir()
         blob = Blob(tmp_path / str(point))
         killed_at(point, lambda blob=blob: blob.run(resume))  # type: ignore[misc]
@@ -97,7 +97,7 @@ class OnePullRequest(Agent):
 
 @pytest.mark.parametrize("kind", ["plain", "probed", "idempotent"])
 def test_standfast_distinguishes_them_and_ends_with_one_request(kind: str, tmp_path: Path) -> None:
-    """002-10, 002-11: the same two crashes; never a silent second request, never a lost one."""
+    """002-10, 002-11: after the same two crashes no request is silently sent twice, and none is lost."""
     for point in ("effect.after_begin", "effect.before_done"):
         agent = OnePullRequest(tmp_path / point)
         agent.kind = kind

@@ -1,4 +1,4 @@
-"""`examples/comparison`: the nine-part system on standfast is killed; its lines, concepts and page are checked."""
+"""`examples/comparison`: kills the nine-part system, and checks its number of lines, its concepts and its page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONCEPTS = {
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The script `run.py`, in a directory of its own."""
+    """Run the script `run.py` in a new directory."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "standfast"))
@@ -42,7 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def test_with_lookups_every_lost_answer_is_found_and_nothing_is_sent_twice(run: Any, tmp_path: Path) -> None:
-    """002-20: coder, reviewer and nightly job are killed when their request has arrived and its answer has not."""
+    """002-20: coder, reviewer and nightly job are killed after their request arrived and before they get the answer."""
     kills = [("coder", "4:0"), ("coder", "2:0"), ("reviewer", "2:0"), ("nightly", "2:0")]
     tally = run.Run("standfast", tmp_path, care=True, kills=kills, path=[]).play()
     assert tally == run.Tally(kills=4)
@@ -50,7 +50,7 @@ def test_with_lookups_every_lost_answer_is_found_and_nothing_is_sent_twice(run: 
 
 
 def test_without_lookups_it_asks_a_person_and_continues_with_the_answer(run: Any, tmp_path: Path) -> None:
-    """002-20: safe without care: the pull request is not sent again, and a person settles it."""
+    """002-20: without a lookup the pull request is not sent again, and a person resolves the doubt."""
     tally = run.Run("standfast", tmp_path, care=False, kills=[("coder", "4:0")], path=[]).play()
     assert tally == run.Tally(kills=1, asked=1)
     with standfast.open() as sf:
@@ -69,7 +69,7 @@ def test_a_json_file_without_lookups_sends_twice(run: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* is declared twice:UserWarning")  # test_calls has a step `plan` too
+@pytest.mark.filterwarnings("ignore:.* is declared twice:UserWarning")  # test_calls also uses a step `plan`
 def test_the_example_of_sf_crash_passes(run: Any, sf_crash: Crash, monkeypatch: pytest.MonkeyPatch) -> None:
     """001-47: the crash test of the example is part of its 40 lines."""
     monkeypatch.setattr("world.LATENCY_S", 0)
@@ -88,7 +88,7 @@ def test_the_system_takes_at_most_40_lines_and_nine_concepts(run: Any) -> None:
 
 
 def names(tree: ast.Module) -> Iterator[str]:
-    """What a program uses of standfast: attributes of the module, the session and the store, and options."""
+    """The names of standfast in a program: attributes of the module, the session and the store, and options."""
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         match node:
@@ -106,7 +106,7 @@ def names(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("system", ["standfast", "dbos", "json"])
 def test_without_care_is_the_same_program_without_its_lookups(run: Any, system: str) -> None:
-    """002-20: no lookup is left, every line is still there, and the program compiles."""
+    """002-20: the second program has every line of the first, but no lookup, and compiles."""
     source = (EXAMPLE / f"on_{system}.py").read_text()
     careless = run.careless(source)
     assert source.count("world.find_") == 4

@@ -18,7 +18,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_no_probe_is_written_and_nothing_is_sent_twice(ready: Any, tmp_path: Path) -> None:
-    """002-15, 002-20: coder, reviewer and nightly job die when a request has arrived and its answer has not."""
+    """002-15, 002-20: coder, reviewer and nightly job are killed after a request arrived, before they get an answer."""
     kills = [("coder", "4:0"), ("coder", "3:0"), ("reviewer", "2:0"), ("nightly", "2:0")]
     run = ready.ReadyRun(tmp_path, kills=kills, seed=1)
     tally = run.play()

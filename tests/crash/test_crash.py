@@ -1,4 +1,4 @@
-"""Crash points: off they are nothing, on they kill exactly where they say."""
+"""Crash points: a disabled one does nothing, an enabled one kills the process exactly there."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_recording_keeps_the_order_and_the_hook_that_was_there() -> None:
 
 
 class Deploy:
-    """A toy world: intend, act, note the result; files are what survives."""
+    """A toy deployment: record the intent, act, record the result. Only files survive a kill."""
 
     def __init__(self, place: Path, *, careful: bool) -> None:
         self.place = place

@@ -1,4 +1,4 @@
-"""`standfast crash`: any agent, killed at every crash point; an outside file says what was seen twice."""
+"""`standfast crash`: kills any agent at every crash point. A file outside the store shows what was sent twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def crash(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_agent_that_sends_without_an_effect_is_seen_twice(tmp_path: Path) -> None:
-    """000-45: the control: the same kills, and a line that came twice."""
+    """000-45: the control: with the same kills, the file has one line twice."""
     (tmp_path / "agent.py").write_text(CARELESS)
     done = crash(tmp_path, "--points", "session.*", "--json", "--", sys.executable, "agent.py")
     rows = json.loads(done.stdout)["data"]
@@ -54,7 +54,7 @@ def test_an_agent_that_sends_without_an_effect_is_seen_twice(tmp_path: Path) -> 
 
 
 def test_an_agent_with_a_lookup_is_seen_once_at_every_point(tmp_path: Path) -> None:
-    """000-45: killed at every crash point of its effect; the second run ends well."""
+    """000-45: after a kill at any crash point of its effect, the second run exits with 0."""
     (tmp_path / "agent.py").write_text(CAREFUL)
     done = crash(tmp_path, "--points", "effect.*", "--", sys.executable, "agent.py")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -74,12 +74,12 @@ def test_an_agent_with_a_lookup_is_seen_once_at_every_point(tmp_path: Path) -> N
     ],
 )
 def test_a_line_that_differs_in_each_run_counts_once(usual: str, seen: str, twice: int, missing: int) -> None:
-    """000-45: an idempotency key or a time in a line is no second request."""
+    """000-45: lines that differ only in an idempotency key or a time count as one request."""
     assert compared(Counter(usual.split()), Counter(seen.split())) == (twice, missing)
 
 
 def test_a_shell_script_that_uses_once_sends_once_or_asks(tmp_path: Path) -> None:
-    """000-45, 000-36: in doubt it exits 6, which the report counts."""
+    """000-45, 000-36: if the effect is in doubt, the script exits with 6, and the report counts this."""
     done = crash(tmp_path, "--points", "effect.*_done", "--json", "--", "sh", "-c", SHELL)
     rows = json.loads(done.stdout)["data"]
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The customer-service agent of the examples: cut off anywhere, it continues; two agents, one customer (001-79)."""
+"""The customer-service agent of the examples continues after any kill; two agents serve one customer (001-79)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_killed_at_any_point_of_any_turn_it_continues(example: Any, sf_crash: Any) -> None:
-    """Each turn is persisted; the customer gets one answer to each message and one refund, at every kill."""
+    """After any kill the turns are stored, and the customer gets one answer to each message and one refund."""
 
     def agent() -> None:
         with standfast.open() as sf:
@@ -63,7 +63,7 @@ def check(sf: standfast.Standfast, example: Any) -> None:
 
 
 def test_a_field_added_later_breaks_neither_old_data_nor_old_agents(sf: standfast.Standfast, example: Any) -> None:
-    """Old profiles read with the default; an agent that does not know the field leaves it as it is."""
+    """An old profile is read with the default. An agent that does not know the field does not change it."""
 
     @dataclass(frozen=True)
     class OldProfile:

@@ -14,7 +14,7 @@ EVALUATION = ROOT / "docs" / "internals" / "evaluation.md"
 
 
 def test_the_page_is_what_the_results_say() -> None:
-    """002-47: figures come from result files, and from nowhere else. `make evaluation` makes the page."""
+    """002-47: all figures come from result files. `make evaluation` writes the page."""
     assert EVALUATION.read_text() == page(RESULTS), (
         "prove/results and docs/internals/evaluation.md differ: make evaluation"
     )
@@ -35,7 +35,7 @@ def test_every_result_has_its_command_and_versions() -> None:
 
 
 def test_a_claim_that_links_to_a_row_points_to_one() -> None:
-    """In the README and on every page."""
+    """Each link to a row, in the README and on every page, points to an existing row."""
     rows = set(re.findall(r'<a id="([^"]+)">', EVALUATION.read_text()))
     assert len(rows) == len(re.findall(r'<a id="([^"]+)">', EVALUATION.read_text())), "two rows have the same anchor"
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

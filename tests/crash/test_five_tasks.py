@@ -1,4 +1,4 @@
-"""Five dependent tasks, in files and in the store: killed at every boundary, they resume at the right task."""
+"""Five dependent tasks, in files and in the store: after a kill at any boundary the right task resumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ORDER = ["fetch", "parse", "check", "build", "release"]
 NAMES = ("tasks_five_in_files", "tasks_five_in_the_store")
 
-# A child for each line of `main` that runs: it is killed there. Two more children follow it in the same directory.
+# For each executed line of `main` one child is killed at this line. Two more children then run in the same directory.
 DRIVER = textwrap.dedent("""
     import json, os, runpy, shutil, signal, sys
     example, place, step = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -77,7 +77,7 @@ def test_killed_at_some_boundaries_five_tasks_resume_at_the_right_one(name: str,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_at_every_boundary_five_tasks_resume_at_the_right_one(name: str, tmp_path: Path) -> None:
-    """001-78: no finished task runs again, each runs after those it needs, and a second run changes nothing."""
+    """001-78: no finished task runs again, each task runs after those it needs, and a second run changes nothing."""
     found = check(name, tmp_path, step=1)
     assert len(found) > 15
     assert any(one["before"] == ORDER[:3] for one in found)

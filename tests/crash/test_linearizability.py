@@ -1,4 +1,4 @@
-"""The checker itself: it accepts what can have happened and nothing else."""
+"""The checker of histories accepts every linearizable history and no other."""
 
 from __future__ import annotations
 

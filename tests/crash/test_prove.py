@@ -1,4 +1,4 @@
-"""The frame of the evaluation: results that add up, honest words, and nothing of the user's is touched."""
+"""The runner of the evaluation: its results add up, its texts are exact, and it changes no file of the user."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_campaign_that_holds_counts(runner: Runner) -> None:
 
 
 def test_a_control_that_holds_is_wrong(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A zero means something only if the same campaign sees what happens without the protection."""
+    """A result of zero means something only if the same campaign fails without the protection."""
     monkeypatch.setattr("standfast_prove.runner.CONTROL_S", 1.0)
     found = runner.run(TAIL._replace(control="nothing at all"), "sqlite", seed=0, seconds=0)
     assert found.bad == ["without nothing at all it held: this campaign could not have seen anything"]
@@ -163,7 +163,7 @@ def test_home_and_settings_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_files_of_a_killed_run_are_removed_and_files_in_use_are_not(tmp_path: Path) -> None:
-    """By the lock its process held; nothing else goes, and nothing through a link."""
+    """The lock of the killed process identifies the files. No other file is removed, and no link is followed."""
     code = (
         "import os, signal, sys; from pathlib import Path; from standfast_prove import places\n"
         "with places.kept(sys.argv[1]) as made:\n"
@@ -207,14 +207,14 @@ def prove(
 
 
 def test_a_run_leaves_a_result_and_a_page_and_nothing_else(tmp_path: Path) -> None:
-    """It touches neither the home nor the store of its user."""
+    """A run changes neither the home nor the store of its user."""
     for name in ("home", "data", "tmp", f"tmp/{places.PREFIX}aaaaaaaa"):
         (tmp_path / name).mkdir()
     done = prove(
         tmp_path, "--only", "tail", "--engine", "sqlite", "--minutes", "0", "--json", TMPDIR=str(tmp_path / "tmp")
     )
     assert done.returncode == 0, done.stderr
-    assert list((tmp_path / "tmp").iterdir()) == []  # not even what a killed run had left
+    assert list((tmp_path / "tmp").iterdir()) == []  # not even files of a killed run
     said = json.loads(done.stdout)["data"]
     assert said["held"] is True
     assert said["versions"]["source"].startswith("commit ")
@@ -279,7 +279,7 @@ def test_campaigns_and_seeded_bugs_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_name_is_a_campaign_first_and_a_workload_with_a_slash() -> None:
-    """The command that plays a seed again must play only that campaign."""
+    """The command that replays a seed must run only the campaign of that seed."""
     assert {one.name for one in catalogue.named(("power",))} == {"power"}
     assert {one.workload for one in catalogue.named(("power/",))} == {"power"}
     assert {one.workload for one in catalogue.named(("crashes",))} == {"crashes"}

@@ -1,4 +1,4 @@
-"""Short samples of what `standfast prove` plays for minutes: actors, migrations, audits, growth."""
+"""Short samples of campaigns that `standfast prove` runs for minutes: actors, migrations, audits, growth."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_actors_that_do_not_check_who_is_alive_act_twice(tmp_path: Path) -> None
 
 
 def test_what_was_pending_in_an_old_store_is_ended_after_a_killed_migration(engine_url: str, tmp_path: Path) -> None:
-    """002-17, 002-35, 003-15: interrupted, migrated, resumed; an old schema here, the last one on a server."""
+    """002-17, 002-35, 003-15: interrupted, migrated, resumed. PostgreSQL starts with the previous schema."""
     outcome = migration.run(tmp_path, seed=0 if server(engine_url) is None else 2, url=server(engine_url), schedules=2)
     assert outcome.bad == []
     assert outcome.seen["kills"] >= 1
@@ -51,7 +51,7 @@ def test_a_migration_without_its_one_transaction_is_found_half_done(tmp_path: Pa
 
 
 def test_a_history_is_answered_without_a_single_payload(engine_url: str, tmp_path: Path) -> None:
-    """002-18, 002-36: actor, action, time, order, outcome and approver."""
+    """002-18, 002-36: the answers have actor, action, time, order, outcome and approver."""
     outcome = audit.run(tmp_path, seed=1, url=server(engine_url), histories=1, things=60)
     assert outcome.bad == []
     assert outcome.seen["facts"] >= 60
@@ -64,7 +64,7 @@ def test_a_journal_that_forgets_is_found_out(tmp_path: Path) -> None:
 
 
 def test_folds_that_are_killed_and_thrown_away_lose_nothing(tmp_path: Path) -> None:
-    """002-37: and receipts still verify when the history has grown."""
+    """002-37: receipts still verify after the history has grown."""
     outcome = growth.run(tmp_path, seed=1, sizes=(1_000,), samples=3, kills=3)
     assert outcome.bad == []
     assert outcome.seen["receipts verified"] > 0

@@ -8,7 +8,7 @@ from standfast_prove.campaigns.budgets import run
 
 
 def test_killed_agents_never_use_more_than_their_budget(engine_url: str, tmp_path: Path) -> None:
-    """000-46, 000-47: every call on the bill is spent or held, and together they stay below the limit."""
+    """000-46, 000-47: the budget counts every call on the bill as spent or reserved; the sum is within the limit."""
     played = run(tmp_path, url=engine_url, seed=1, limit=3_000, kills=3)
     assert played.bad == []
     assert played.seen["kills"] == 3

@@ -1,4 +1,4 @@
-"""A short sample of the jumping clocks: one lock, real processes, a machine whose date is wrong."""
+"""A short sample of the campaign with jumping clocks: one lock, real processes, a machine with a wrong date."""
 
 from __future__ import annotations
 

@@ -24,5 +24,5 @@ def test_without_the_identity_check_writes_are_acknowledged_after_the_damage(tmp
 
 @pytest.mark.slow
 def test_callers_that_lead_their_commits_hurt_others_when_they_are_hit(tmp_path: Path) -> None:
-    """The control of the storms: RULES 15 does not hold without the writer thread."""
+    """The control: RULES 15 does not hold without the writer thread."""
     assert interrupts.run(tmp_path, seed=1, leading=True, patience_s=3.0).bad

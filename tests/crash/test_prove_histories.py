@@ -1,4 +1,4 @@
-"""Recorded histories of every kind of thing: a sample of the campaign, and a client that compares outside the write."""
+"""Recorded histories of every model: a sample of the campaign, and a client that compares outside the write."""
 
 from __future__ import annotations
 

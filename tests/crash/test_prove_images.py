@@ -15,7 +15,7 @@ from tests.skipping import or_skip
 
 
 def test_no_image_of_a_recorded_run_lacks_what_was_acknowledged(tmp_path: Path) -> None:
-    """000-1: every sector that was not synced is there, or not, or torn."""
+    """000-1: each sector that was not synced is written, missing or torn."""
     with or_skip():
         outcome = images.run(tmp_path, images=150, seed=2)
     assert outcome.bad == []
@@ -26,13 +26,13 @@ def test_no_image_of_a_recorded_run_lacks_what_was_acknowledged(tmp_path: Path) 
 
 @pytest.mark.parametrize("protection", sampled(["waiting", "names"], "names"))
 def test_without_a_protection_images_lack_something(tmp_path: Path, protection: str) -> None:
-    """The controls: acknowledged before the sync, and artifacts whose names are not synced."""
+    """The controls: one acknowledges before the sync, one does not sync the names of artifacts."""
     with or_skip():
         assert images.run(tmp_path, images=250, seed=2, protection=protection).bad != []
 
 
 def test_only_what_a_sync_found_when_it_began_is_certain() -> None:
-    """A write between the two ends of a sync may be lost, and so may a name whose directory was not synced."""
+    """A write during a sync may be lost, and so may a file name whose directory was not synced."""
     platter = Platter({"a": b"....."}, [])
     for kind, name, at, data in [
         ("w", "a", 0, b"1"),

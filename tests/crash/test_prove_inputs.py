@@ -1,4 +1,4 @@
-"""Garbage at every entry point: a sample of `make fuzz`."""
+"""Damaged input at every entry point: a sample of `make fuzz`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAMS = {"commands": 15, "hook": 8, "stores": 12, "mcp": 60}
 
 @pytest.mark.parametrize("door", INSIDE)
 def test_damaged_input_is_refused_with_our_error_and_changes_nothing(door: str, tmp_path: Path) -> None:
-    """No crash, no hang, nothing written by what was refused."""
+    """The reader does not crash or hang, and refused input writes nothing."""
     outcome = inputs.run(tmp_path, door=door, inputs=INSIDE[door], seed=7)
     assert not outcome.bad, outcome.bad
     assert outcome.seen == {"inputs": INSIDE[door]}
@@ -32,7 +32,7 @@ def test_a_program_survives_garbage(door: str, tmp_path: Path) -> None:
 
 
 def test_another_error_is_reported_as_a_violation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: a reader that raises something of Python's."""
+    """The control: a reader that raises an exception of Python."""
     from standfast_prove.fuzz import doors
 
     def knocking() -> None:

@@ -1,4 +1,4 @@
-"""The campaign over every model: by a seed, and with the smallest program that goes wrong."""
+"""The campaign over every model: a seed repeats it, and a failure prints the smallest failing program."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.without_store
 
 @pytest.mark.parametrize("seed", sampled([0, 1], 0))
 def test_one_store_has_every_row_after_any_end_of_a_move(pg_database: str, tmp_path: Path, seed: int) -> None:
-    """001-52, 002-11, 003-21: from each engine, killed and cut off, and again in the recovery."""
+    """001-52, 002-11, 003-21: a move from each engine is killed or its connection is cut, and its recovery too."""
     outcome = moves.run(tmp_path, url=pg_database, seed=seed, moves=6)
     assert outcome.bad == []
     assert outcome.seen["moves"] == 6

@@ -1,4 +1,4 @@
-"""Seeded bugs: every patch still applies, every harness there is to find them exists, and a sample is found."""
+"""Seeded bugs: every patch still applies, every campaign that should find one exists, and a sample is found."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_there_are_many() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_patch_still_applies(name: str) -> None:
-    """And is put back: nothing of it stays in this process."""
+    """The test removes the patch again, so that nothing of it stays in this process."""
     with Patching() as patch:
         MUTANTS[name].patch(patch)
     assert patch.changed
@@ -103,7 +103,7 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 
 @pytest.mark.parametrize("name", sampled((*SAMPLE, *MORE), *SAMPLE))
 def test_a_seeded_bug_is_found(name: str, nursery: Nursery, tmp_path: Path) -> None:
-    """000-50: "0 lost, 0 doubled" means something only if what would lose or double is noticed."""
+    """000-50: "0 lost, 0 doubled" means something only if the campaign notices a bug that loses or doubles rows."""
     asked = {
         "name": name,
         "place": str(tmp_path),
@@ -122,7 +122,7 @@ def test_without_a_bug_a_scene_is_quiet(scene: str, tmp_path: Path) -> None:
 
 
 def test_a_child_process_gets_the_bug_of_its_parent(tmp_path: Path) -> None:
-    """Through the environment, which only children of the evaluation read."""
+    """The bug is passed in an environment variable, which only children of the evaluation read."""
     with Nursery(env={registry.VARIABLE: "a fencing token is reused"}) as bugged:
         asked = {"file": str(tmp_path / "text")}
         assert bugged.wait(bugged.start("tests.crash.test_prove_mutants:write_statement", **asked)) == 0

@@ -1,4 +1,4 @@
-"""The simulation: the same seed is the same simulation, everything in it settles, and its seeded bugs are found."""
+"""The simulation: equal seeds give equal simulations, each one ends settled, and the seeded bugs are found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from standfast_prove.mutants.simulation import MUTANTS, found_by_the_simulation
 
 
 def test_everything_settles_and_the_same_seed_plays_the_same_again(tmp_path: Path) -> None:
-    """002-10, 002-11: killed, stopped and out of their time, nothing is done twice and nothing is lost."""
+    """002-10, 002-11: processes are killed, stopped and outlive their leases; nothing is done twice or lost."""
     played = [run(tmp_path / str(n), seed=seed, simulations=15) for n, seed in enumerate((3, 3, 4))]
     assert [one.bad for one in played] == [[], [], []]
     assert played[0] == played[1]

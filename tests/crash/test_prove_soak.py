@@ -1,4 +1,4 @@
-"""Everything at once under random kills: a sample of `make soak`."""
+"""All features in use together under random kills: a sample of `make soak`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short samples of the vandal: what the pin and the memory of stores hold by themselves."""
+"""Short samples of the campaign `vandal`: the pin and the memory of stores protect without other checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ["rm", "mv directory", "mv and back", "unlink wal", "unlink bell", "repl
 
 @pytest.mark.parametrize("kind", sampled(KINDS, "rm", "replace"))
 def test_nothing_is_lost_without_an_error_and_nothing_is_sent_twice(tmp_path: Path, kind: str) -> None:
-    """000-1, 002-11: four writers, a late one, a new process afterwards, and a writer on another store."""
+    """000-1, 002-11: with four writers, a late writer, a new process afterwards, and a writer on another store."""
     outcome = vandal.run(tmp_path, seed=1, acts=2, kinds=(kind,))
     assert outcome.bad == []
     assert outcome.seen["acts"] == 2

@@ -1,4 +1,4 @@
-"""Every resource killed at the crash points it passes, and again in its recovery; an oracle outside the store judges.
+"""Kills a program of every resource at each crash point, and again in its recovery. An oracle outside the store judges.
 
 The worlds are in `standfast_prove.crashes`; `standfast prove --only crashes` plays many more of their schedules.
 """
@@ -54,7 +54,7 @@ ELSEWHERE = {
 )
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_killed_anywhere_a_feature_ends_correctly(resource: str, asked: dict[str, int], tmp_path: Path) -> None:
-    """000-1, 002-33, 001-78, 002-11: a sample of first crashes, or nearly all, and a sample of the second ones.
+    """000-1, 002-33, 001-78, 002-11: a sample of the first crashes (nearly all of a feature) and of the second ones.
 
     000-9 imports, 000-11, 000-36 and 000-37 loops, 000-20 and 000-22 webhooks and credits, 000-40 mail.
     """
@@ -67,7 +67,7 @@ def test_killed_anywhere_a_feature_ends_correctly(resource: str, asked: dict[str
 
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_the_same_on_postgresql(resource: str, pg_database: str, tmp_path: Path) -> None:
-    """000-1, 002-33: a sample of both, without the points that only a SQLite file has."""
+    """000-1, 002-33: a sample of first and second crashes, without the crash points of SQLite files."""
     few = 1 if len(RESOURCES[resource]) > 2 else 2
     played = run(tmp_path, resource=resource, firsts=few, seconds=few, url=pg_database)
     assert played.bad == []
@@ -76,7 +76,7 @@ def test_the_same_on_postgresql(resource: str, pg_database: str, tmp_path: Path)
 
 @pytest.mark.slow
 def test_some_program_passes_every_crash_point(pg_database: str, tmp_path: Path) -> None:
-    """A window that no sweep ever opens is a window without a test."""
+    """A crash point that no sweep passes would have no test."""
     found = set[str]()
     for name in [name for resource in RESOURCES.values() for name in resource]:
         at = ONLY_AFTER_A_CRASH.get(name)
@@ -86,7 +86,7 @@ def test_some_program_passes_every_crash_point(pg_database: str, tmp_path: Path)
 
 
 class Verified(Values):
-    """Verifies the value as a person does, with its stored command."""
+    """Verifies a state value as a person does, by its stored command."""
 
     def verify(self, sf: standfast.Standfast, branch: Entry) -> None:
         state_check.run(sf, [branch], 60.0)
@@ -98,13 +98,13 @@ def test_killed_while_values_are_verified(tmp_path: Path) -> None:
 
 
 def test_a_program_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:
-    """The control: the sweep can see a loss, and names the schedule."""
+    """The control: the sweep notices a loss, and prints the schedule."""
     with pytest.raises(AssertionError, match=r"killed at commit\.(before_begin|after_begin|before_commit):1"):
         sweep(TooEarly(tmp_path / "place"))
 
 
 def test_the_next_seed_plays_other_schedules(tmp_path: Path) -> None:
-    """A bad one is found again by its seed; and more seeds are more schedules."""
+    """A seed repeats its schedules, and another seed gives other schedules."""
     played: list[set[crash.Schedule]] = []
 
     class Noting(Writes):
@@ -122,7 +122,7 @@ def test_the_next_seed_plays_other_schedules(tmp_path: Path) -> None:
 
 
 def test_a_daemon_killed_while_it_stops_leaves_its_command_to_the_next_daemon(tmp_path: Path) -> None:
-    """000-37: what ran continues under its keeper, and is neither lost nor run again."""
+    """000-37: the command continues under its keeper, and is neither lost nor run again."""
     url, data, go = str(tmp_path / "standfast.db"), tmp_path / "data", tmp_path / "go"
     os.mkfifo(go)
     with opened(url, data) as sf:
