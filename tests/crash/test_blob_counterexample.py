@@ -73,7 +73,7 @@ def killed_at(point: int, life: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("resume", RESUMERS.values(), ids=RESUMERS)
 def test_one_blob_cannot_distinguish_two_crashes(resume: Resume, tmp_path: Path) -> None:
-    """002-10: the control. Each way to resume sends a duplicate after one crash or loses the request after the other."""
+    """002-10: the control. Each way to resume sends a duplicate after one crash or loses a request after the other."""
     left: list[bytes] = []
     requests: list[int] = []
     for point in (1, 2):  # one crash before the request is sent, one after it has arrived
