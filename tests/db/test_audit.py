@@ -1,4 +1,4 @@
-"""Audit without payloads: the questions are answered while the payload columns are denied (002-36)."""
+"""Audit without payloads: a role that may not read the payload columns can answer every question (002-36)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "hunter2-in-a-payload"
 
 
 def a_night(sf: standfast.Standfast) -> None:
-    """A failure, a retry, a request waiting, an exemption used, a push to main: everything the questions ask for."""
+    """Record a failure, a retry, a waiting request, a used exemption and a push to main, for the page's questions."""
     calls: list[int] = []
 
     def flaky(call: standfast.Call) -> str:
@@ -54,7 +54,7 @@ def a_night(sf: standfast.Standfast) -> None:
 
 @pytest.fixture
 def blind(engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[standfast.Standfast]:
-    """The store of a night, opened by a role that may not read payloads."""
+    """The store with these records, opened by a role that may not read payloads."""
     with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
         a_night(sf)
         name = sf.engine.name
@@ -104,7 +104,7 @@ def test_the_denial_is_real(blind: standfast.Standfast) -> None:
 
 
 def test_the_timeline_and_the_report_need_no_payload(blind: standfast.Standfast) -> None:
-    """002-19, 002-36: from durable events, not from snapshots. 002-30: an auditor's role."""
+    """002-19, 002-36: both come from durable events, not from snapshots. 002-30: an auditor has an own role."""
     types = [entry.type for entry in blind.timeline(window="10m").entries]
     assert {"session.opened", "effect.dispatched", "effect.failed", "approval.granted", "decision.made"} <= set(types)
     assert types.index("decision.made") < types.index("effect.dispatched")
@@ -127,7 +127,7 @@ def test_the_five_questions_are_answered_as_documented(blind: standfast.Standfas
 
 
 def test_an_effect_without_by_puts_the_beginning_of_its_intent_into_its_summary(sf: standfast.Standfast) -> None:
-    """As the page says, and no more than that."""
+    """The summary has exactly the part of the intent that the page names."""
     prose = {"body": f"{SECRET} " + "many words " * 100, "to": "x", "subject": "word " * 100, "cc": "word " * 100}
     with sf.session("mails") as s:
         s.effect("mail.send", prose, do=lambda call: 1)

@@ -1,4 +1,4 @@
-"""The journal by when things happened: in any order of writing, nothing is missing or out of place."""
+"""The journal by event time: whatever the order of writing, no event is missing or out of order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Told = list[tuple[int, int]]
 
 
 def tell(sf: standfast.Standfast, clock: ManualClock, draw: random.Random, count: int) -> Told:
-    """Mostly in order; now and then of the past, of the future, many at once, or by a clock that was set back."""
+    """Append events: most in order, some in the past or the future, some in bulk, some after the clock was set back."""
     told: Told = []
     while len(told) < count:
         clock.jump(draw.choice([0, 0.5, 1, 30, 300, 30, 1, -20 if draw.random() < 0.3 else 2]))
@@ -96,7 +96,7 @@ def _iso(us: int) -> datetime:
 
 
 def test_the_nearest_before_and_after_any_moment_are_found(told: tuple[standfast.Standfast, Told]) -> None:
-    """000-16: a silence is shown from end to end."""
+    """000-16: a gap is shown with its start and its end."""
     sf, all_told = told
     moments = [us for us, _ in all_told]
     for us in {us + near for us in moments[::5] for near in (-1, 0, 1)} | {0, moments[-1] + 1}:

@@ -1,4 +1,4 @@
-"""All durable state on one page: every table with its role, and what the rows of one piece of work say together."""
+"""The page of all durable state: it lists every table with its role, and one task's rows are joined by id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROLES = ("record", "ledger", "checkpoint", "interchange")
 
 
 def catalogue() -> dict[str, dict[str, str]]:
-    """The page's table by the name of each table."""
+    """The rows of the page's list, by table name."""
     lines = [
         [cell.strip() for cell in line.strip("| \n").split(" | ")]
         for line in PAGE.read_text().splitlines()
@@ -48,10 +48,10 @@ def test_every_table_is_on_the_page_with_its_role_and_its_loss() -> None:
 
 
 def test_a_table_is_written_only_by_the_package_of_its_role() -> None:
-    """002-1, 002-8, 002-32: the roles are kept apart in the code. Importers bring in what others wrote down."""
+    """002-1, 002-8, 002-32: the roles are kept apart in the code. Importers write what other programs recorded."""
     core = {"event": "ledger", "lease": "record", "artifact": "record", "artifact_chunk": "record"}
     core |= {"repository": "record", "removed": "ledger", "digest": "ledger"}
-    # A fold and the sums of credits keep snapshots, undo and copies their rows; a settled doubt makes an answer ready.
+    # Folds and credits keep snapshots, undo and copies keep their rows; a resolved doubt makes an answer ready.
     allowed = {
         ("snapshot", "record"),
         ("snapshot", "ledger"),
@@ -69,7 +69,7 @@ def test_a_table_is_written_only_by_the_package_of_its_role() -> None:
         if file.parent.name == "admin" and file.name in (
             "gap_changes.sql",
             "move.sql",
-        ):  # a restore and a move are of all rows
+        ):  # a restore and a move write all rows
             continue
         for table in re.findall(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+([a-z_]+)", file.read_text()):
             own = "core" if table in core else roles[table]
@@ -79,7 +79,7 @@ def test_a_table_is_written_only_by_the_package_of_its_role() -> None:
 
 
 def test_what_the_page_calls_a_checkpoint_can_be_emptied(sf: standfast.Standfast) -> None:
-    """002-1, 002-14: derived state is apart from the record, and nothing but time is lost with it."""
+    """002-1, 002-14: derived state is separate from the record. If it is lost, only time is lost."""
 
     def count(total: int, event: Event) -> int:
         return total + 1
@@ -146,7 +146,7 @@ def test_the_rows_of_one_piece_of_work_lead_to_each_other(sf: standfast.Standfas
     assert all(json.loads(event["data"])["attempt"] in (0, 1) for event in events)
 
 
-# Stock sqlite3 and the file alone: no import of ours.
+# This uses stock sqlite3 and the file, and imports nothing of standfast.
 READ = """
 import json, sqlite3, sys
 c = sqlite3.connect(sys.argv[1])
@@ -195,7 +195,7 @@ def test_one_file_holds_it_all_and_a_copy_of_it_is_a_store(tmp_path: Path) -> No
 
 
 def test_the_ten_questions_have_an_answer_that_leads_on() -> None:
-    """001-81: spectrum, context, writing first, files, locks, events, working set, staleness, whole files, engines."""
+    """001-81: the page has an answer with a link to each of the ten questions."""
     parts = re.split(r"^## (\d+)\. (.+\?.*)$", QUESTIONS.read_text(), flags=re.MULTILINE)[1:]
     assert parts[::3] == [str(n) for n in range(1, 11)]
     for answer in parts[2::3]:

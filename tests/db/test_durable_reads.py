@@ -1,7 +1,7 @@
-"""Reads that others act on: a row younger than a second is on disk before a caller gets it.
+"""Reads that callers act on: a row younger than 1 s is on disk before a caller gets it.
 
-Another process makes a commit visible a moment before its sync has ended. The reader cannot know, so it syncs
-itself. Counted where it happens: at os.fdatasync, for each method that hands out what callers act on.
+Another process makes a commit visible shortly before its sync ends. The reader cannot know this, so it syncs
+itself. The tests count the calls of os.fdatasync in each method whose result callers act on.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def sf(tmp_path: Path, clock: ManualClock) -> Iterator[standfast.Standfast]:
-    """On SQLite alone: a PostgreSQL server shows a commit only after it is on disk."""
+    """A store on SQLite only: a PostgreSQL server shows a commit only after it is on disk."""
     with opened(str(tmp_path / "standfast.db"), tmp_path, Names(), clock=clock, as_actor=False) as store:
         yield store
 
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every sync of a file by this process, done and counted."""
+    """A list to which each sync of a file by this process is added."""
     files: list[int] = []
     sync = os.fdatasync
 
@@ -141,7 +141,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_young_row_is_synced_before_it_is_returned(
     sf: standfast.Standfast, clock: ManualClock, synced: list[int], door: str
 ) -> None:
-    """000-1: read within a second of the commit."""
+    """000-1: the row is read less than 1 s after its commit."""
     read = DOORS[door](sf)
     clock.advance(0.9)
     synced.clear()
@@ -155,7 +155,7 @@ OLD_IS_FREE = [door for door in DOORS if door not in ("mail.wait", "events.consu
 
 @pytest.mark.parametrize("door", OLD_IS_FREE)
 def test_an_old_row_costs_no_sync(sf: standfast.Standfast, clock: ManualClock, synced: list[int], door: str) -> None:
-    """000-1: a second after its commit a row is on disk, by any writer."""
+    """000-1: 1 s after its commit any writer has synced the row."""
     read = DOORS[door](sf)
     clock.advance(1.1)
     synced.clear()

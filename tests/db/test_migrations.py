@@ -1,4 +1,4 @@
-"""The schema's history: from nothing, from every landed schema, and with later migrations that only the tests have."""
+"""Migrations: from an empty file, from every released schema, and with later migrations that only the tests have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = Caller(actor="tests", holder="a:tests", scope="", clock=clock.SYSTEM)
 
 
 def dumped(path: Path) -> list[tuple[str, str]]:
-    """Every object of a schema and its text, as SQLite keeps it."""
+    """Every object of a schema with its SQL text in SQLite."""
     connection = apsw.Connection(str(path))
     try:
         return list(connection.execute("SELECT name, coalesce(sql, '') FROM sqlite_schema ORDER BY name"))
@@ -42,7 +42,7 @@ def test_versions_count_up_and_names_are_unique() -> None:
 
 
 def test_every_landed_schema_has_its_fixture() -> None:
-    """003-15: works from any earlier version, with a file of each to show it."""
+    """003-15: a migration works from every earlier version, and there is a file of each version."""
     assert sorted(file.name for file in FIXTURES.glob("*.db")) == [f"{m.version:04d}.db" for m in MIGRATIONS]
 
 
@@ -50,8 +50,8 @@ def test_every_landed_schema_has_its_fixture() -> None:
 def test_a_store_of_every_landed_schema_opens_and_keeps_what_it_held(
     fixture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """001-8, 001-60, 003-7, 003-15, 003-36: an old file is brought up before the first verb, and keeps its rows."""
-    monkeypatch.chdir(tmp_path)  # outside any repository: the scope of the fixture
+    """001-8, 001-60, 003-7, 003-15, 003-36: an old file is migrated before the first method and keeps its rows."""
+    monkeypatch.chdir(tmp_path)  # the scope of the fixture is outside any repository
     path = tmp_path / "standfast.db"
     shutil.copy(fixture, path)
     fresh = tmp_path / "fresh.db"
@@ -66,7 +66,7 @@ def test_a_store_of_every_landed_schema_opens_and_keeps_what_it_held(
 
 
 def test_an_applied_migration_was_never_edited_since() -> None:
-    """The checksums in the fixtures are those of the package: history is append-only."""
+    """The fixtures and the package have equal checksums: migrations are only added."""
     for fixture in sorted(FIXTURES.glob("*.db")):
         connection = apsw.Connection(
             f"file:{fixture}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -95,7 +95,7 @@ def test_a_newer_store_is_refused_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_an_old_process_continues_beside_an_additive_change_and_is_fenced_by_min_writer(tmp_path: Path) -> None:
-    """002-17: live migration, with the old version still running."""
+    """002-17: the migration runs while the old version is in use."""
     path = tmp_path / "standfast.db"
     with standfast.open(path, data_dir=tmp_path / "data") as old:
         old.leases.acquire("before")
@@ -165,7 +165,7 @@ def test_both_engines_get_the_same_tables_and_columns(sf: standfast.Standfast) -
 
 
 def expected_columns() -> set[tuple[str, str]]:
-    """From the text of the migrations itself, read by a fresh SQLite."""
+    """The columns that the migrations' SQL creates in an empty SQLite database."""
     connection = apsw.Connection(":memory:")
     for migration in MIGRATIONS:
         connection.execute(ddl(migration, "sqlite")).fetchall()
@@ -178,7 +178,7 @@ def expected_columns() -> set[tuple[str, str]]:
 
 
 def make_fixtures() -> None:
-    """`python -m tests.db.test_migrations`: write the file of each schema that has none yet."""
+    """`python -m tests.db.test_migrations`: write the missing file of each schema."""
     for migration in MIGRATIONS:
         path = FIXTURES / f"{migration.version:04d}.db"
         if path.exists():

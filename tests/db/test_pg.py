@@ -1,4 +1,4 @@
-"""The temporary PostgreSQL the other tests trust: durable, and never left behind."""
+"""The temporary PostgreSQL of the other tests is durable, and is always removed."""
 
 from __future__ import annotations
 

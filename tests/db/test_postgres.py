@@ -1,4 +1,4 @@
-"""The PostgreSQL engine without faults: what a body may do, what it costs, and what it leaves behind."""
+"""The PostgreSQL engine without faults: what transactions may do, their number of statements, and the cleanup."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTING = statement("SELECT current_setting(:name) AS value", name="setting")
 
 @pytest.fixture
 def engine(pg_database: str) -> Iterator[PostgresEngine]:
-    """An engine on a fresh store, with a table to play in."""
+    """An engine on a fresh store, with an additional table for the tests."""
     opened = open_engine(pg_database, CALLER)
     with psycopg.connect(pg_database, autocommit=True) as admin:
         admin.execute(
@@ -76,7 +76,7 @@ def test_a_body_that_raises_leaves_nothing_and_its_error_is_unchanged(engine: Po
         engine.write(body, CALLER)
     assert raised.value is error
     assert count(engine) == 0
-    engine.write(lambda tx: tx.run(PUT, key="a", n=1), CALLER)  # and the connection is sound
+    engine.write(lambda tx: tx.run(PUT, key="a", n=1), CALLER)  # the connection still works
 
 
 def test_deferred_work_is_handed_over_no_later_than_the_commit(engine: PostgresEngine) -> None:
@@ -87,7 +87,7 @@ def test_deferred_work_is_handed_over_no_later_than_the_commit(engine: PostgresE
         tx.defer(PUT, rows.append, key="b", n=2)
         return len(rows)
 
-    assert engine.write(body, CALLER) == 0  # nothing waited for it
+    assert engine.write(body, CALLER) == 0  # no transaction waited for it
     assert rows == [{"key": "a", "n": 1}, {"key": "b", "n": 2}]
 
 
@@ -231,7 +231,7 @@ def test_settings_apply_only_to_the_transaction(engine: PostgresEngine) -> None:
     during = engine.write(inside, CALLER)
     assert during[:5] == ["standfast, pg_temp", "30s", "10s", "10s", "on"]
     with engine._lent(1.0) as wire:
-        assert wire.backend_pid == mark  # the very session that was just used
+        assert wire.backend_pid == mark  # the session that was just used
         after: list[str] = []
         for name in names:
             wire.send(f"SHOW {name}".encode(), sink=lambda answer: after.extend(rows_of(answer)[0].values()))
@@ -255,7 +255,7 @@ def test_a_server_with_stronger_settings_keeps_them(pg_database: str) -> None:
         admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = remote_apply".encode())
         admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
         admin.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'".encode())
-    engine = open_engine(pg_database, CALLER)  # and the other defaults of the database do not matter
+    engine = open_engine(pg_database, CALLER)  # other defaults of the database have no effect
     ask = ("synchronous_commit", "transaction_isolation", "transaction_read_only")
     found = engine.write(lambda tx: [tx.one(SETTING, name=name)["value"] for name in ask], CALLER)
     engine.release()

@@ -1,4 +1,4 @@
-"""Waking those who wait on PostgreSQL: here, in other processes, and never at the price of a write."""
+"""Notifications on PostgreSQL wake waiters in this process and in others, and never delay a write."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def engine(pg_database: str) -> Iterator[PostgresEngine]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiters that do not look by themselves: only a ring wakes them."""
+    """Waiters that do not poll: only a notification wakes them."""
     monkeypatch.setattr(notify, "LOOK_FIRST_S", 3600.0)
 
 
@@ -84,7 +84,7 @@ def test_a_commit_wakes_waiting_callers_of_this_process_at_once(engine: Postgres
 
 @pytest.mark.usefixtures("patient")
 def test_a_commit_in_another_process_wakes_us(engine: PostgresEngine, pg_database: str) -> None:
-    """In well under a poll interval; the figure itself is a benchmark's business."""
+    """The waiter wakes within one poll interval. A benchmark measures the time."""
     run = [sys.executable, "-c", WRITER, pg_database]
     writer = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert writer.stdin is not None
@@ -100,7 +100,7 @@ def test_a_commit_in_another_process_wakes_us(engine: PostgresEngine, pg_databas
             woken = time.time()
             latencies.append(woken - float(writer.stdout.readline()))
             assert {"name": str(n)} in engine.read(lambda tx: tx.all(LOOK), CALLER)
-            time.sleep(notify.APART_S)  # else the next ring waits for its turn
+            time.sleep(notify.APART_S)  # otherwise the next notification waits
     writer.stdin.close()
     assert writer.wait(20) == 0
     writer.stdout.close()
@@ -128,7 +128,7 @@ def test_the_listener_reconnects_after_its_connection_was_lost(engine: PostgresE
         with psycopg.connect(pg_database, autocommit=True) as admin:
             ask = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
             assert admin.execute(ask).fetchall() == [(True,)]
-        assert watch.wait(20)  # woken, because something may have been missed
+        assert watch.wait(20)  # woken, because a notification may have been missed
         put(other, "a")
         assert watch.wait(20)
     other.close()
@@ -190,7 +190,7 @@ def test_a_command_that_writes_and_exits_at_once_still_notifies(engine: Postgres
 
 
 def test_notifications_are_never_part_of_a_writing_transaction() -> None:
-    """Inside one, every commit of the server would queue behind one lock: seen in the server's own log."""
+    """A NOTIFY in a writing transaction makes all commits of the server wait for one lock, as its log shows."""
     conf = "log_statement = 'all'\nlog_line_prefix = '%p %v '"
     with TemporaryPostgres(conf) as server:
         engine = open_engine(server.url, CALLER)

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine on a bad day: races, cut lines, killed servers, and the messages about them."""
+"""The PostgreSQL engine with faults: races, cut connections, killed servers, and the messages about them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def line(pg_database: str) -> Iterator[CuttableLine]:
 
 @pytest.fixture
 def far(engine: PostgresEngine, line: CuttableLine, pg_database: str) -> Iterator[PostgresEngine]:
-    """An engine at the other end of a line that can be cut."""
+    """An engine whose connection to the server can be cut."""
     opened = open_engine(line.url(pg_database), CALLER)
     yield opened
     opened.release()
@@ -95,7 +95,7 @@ def test_a_deadlock_is_retried_without_an_error(engine: PostgresEngine) -> None:
     threads = [in_thread(lambda: cross("a", "b")), in_thread(lambda: cross("b", "a"))]
     for thread in threads:
         thread.join(20)
-    assert len(runs) == 3  # one of them was the victim
+    assert len(runs) == 3  # the server ended one of the two
     assert engine.read(lambda tx: tx.one(statement("SELECT sum(n) AS n FROM thing")), CALLER) == {"n": 4}
 
 
@@ -191,7 +191,7 @@ def test_a_lost_answer_to_commit_is_neither_success_nor_failure(far: PostgresEng
     assert raised.value.exit_code == 75
     assert "look it up by its key" in raised.value.hint
     assert (len(runs), line.cuts) == (1, 1)  # never run again
-    assert keys(far) == ["a", "before"]  # in this case it was there
+    assert keys(far) == ["a", "before"]  # in this case the row was committed
 
 
 def test_a_lost_answer_to_the_commit_of_a_held_transaction_too(far: PostgresEngine, line: CuttableLine) -> None:
@@ -252,7 +252,7 @@ def test_a_commit_that_was_rolled_back_for_a_reason_is_an_ordinary_failure(
 
 
 def test_a_silent_server_is_given_up_after_a_while(far: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped server answers at the level of TCP, and says nothing."""
+    """The kernel of a stopped server still acknowledges TCP packets, but the server sends no answer."""
     monkeypatch.setattr(retry.RetryBudget.__init__, "__defaults__", (0.0,))
     read = far._modes.read._replace(answer_s=0.2)
     monkeypatch.setattr(far, "_modes", far._modes._replace(read=read))
@@ -306,7 +306,7 @@ def test_acknowledged_rows_survive_kill_9_of_the_server_and_no_others_appear() -
 
 
 class Standby(TemporaryPostgres):
-    """A streaming copy of another server."""
+    """A streaming standby of another server."""
 
     def __init__(self, primary: TemporaryPostgres) -> None:
         self._primary = primary
@@ -366,7 +366,7 @@ def _until(reached: Callable[[], bool]) -> None:
 
 
 def test_a_commit_whose_standby_never_answered_is_not_acknowledged() -> None:
-    """The server promises a standby's answer; its wait is cut short with a mere warning."""
+    """The server waits for its standby. If this wait is cancelled, the server only warns, and COMMIT succeeds."""
     with TemporaryPostgres() as server:
         engine = open_engine(server.url, CALLER)
         with psycopg.connect(server.url, autocommit=True) as admin:
@@ -377,8 +377,8 @@ def test_a_commit_whose_standby_never_answered_is_not_acknowledged() -> None:
 
             def work() -> None:
                 try:
-                    for n in range(10_000):  # until the server has heard of its standby
-                        if len(cancelled) > 2:  # an acknowledgement followed each
+                    for n in range(10_000):  # until the standby has connected
+                        if len(cancelled) > 2:  # each of these was acknowledged
                             return
                         put(engine, str(n))
                         told.append(str(n))
@@ -395,7 +395,7 @@ def test_a_commit_whose_standby_never_answered_is_not_acknowledged() -> None:
             admin.execute("ALTER SYSTEM RESET synchronous_standby_names")
             admin.execute("SELECT pg_reload_conf()")
         assert [type(error) for error in errors] == [CommitUnknown]
-        assert set(keys(engine)) == {*told, str(len(told))}  # it was committed, but on one server only
+        assert set(keys(engine)) == {*told, str(len(told))}  # the row was committed, but on one server only
         engine.release()
 
 
@@ -417,7 +417,7 @@ SECRET = "s3cr3t-w0rd"
     ],
 )
 def test_no_error_shows_a_password(pg_url: str, url: str) -> None:
-    """003-24: masked in the message, in the representation and in the traceback."""
+    """003-24: the password is masked in the message, in the repr and in the traceback."""
     url = url.format(SECRET).replace("{host}", urlsplit(pg_url).netloc.rpartition("@")[2])
     with pytest.raises((StorageError, InvalidInput)) as raised:
         open_engine(url, CALLER)
@@ -443,7 +443,7 @@ def test_a_missing_server_is_reported_at_once() -> None:
 
 
 def test_a_server_that_never_answers_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """libpq's ping holds the interpreter: the whole process stood still for as long as connecting had taken."""
+    """libpq's ping holds the GIL, so a second attempt would block the whole process for the connection's timeout."""
     monkeypatch.setattr(connect, "pq", None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://reader@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2&sslmode=disable"
@@ -453,7 +453,7 @@ def test_a_server_that_never_answers_is_tried_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_server_without_a_free_connection_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """003-27: a crowd waits and gets Busy; it is no fault of the store."""
+    """003-27: callers wait for a connection and then get Busy, not an error about the store."""
     monkeypatch.setattr(retry.RetryBudget.__init__, "__defaults__", (0.3,))
     with TemporaryPostgres("max_connections = 5\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0") as server:
         held = [psycopg.connect(server.url) for _ in range(5)]

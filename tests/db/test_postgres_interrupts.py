@@ -1,7 +1,7 @@
 """An exception that hits one caller on PostgreSQL never reaches another caller.
 
-The exception may come from a signal handler, from `PyThreadState_SetAsyncExc` or from a body. Its connection
-goes back to the pool only if the server's own answer ended the transaction.
+The exception may come from a signal handler, from `PyThreadState_SetAsyncExc` or from a transaction. The connection
+is returned to the pool only if the server's answer ended the transaction.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def sf(pg_database: str, tmp_path: Path) -> Iterator[standfast.Standfast]:
 
 
 def raising_once(monkeypatch: pytest.MonkeyPatch, target: Any, name: str, *, after: bool) -> list[bool]:
-    """The first call raises Hit, before or after it has done its work, as a signal handler could."""
+    """The first call raises Hit before or after its work, as a signal handler could."""
     real, armed = getattr(target, name), [True]
 
     def hit(self: Any, *args: Any, **more: Any) -> Any:
-        strike = armed[0] and threading.current_thread() is threading.main_thread()  # not the thread that notifies
+        strike = armed[0] and threading.current_thread() is threading.main_thread()  # not in the thread that notifies
         armed[0] = armed[0] and not strike
         if strike and not after:
             raise Hit
@@ -54,7 +54,7 @@ def raising_once(monkeypatch: pytest.MonkeyPatch, target: Any, name: str, *, aft
 def test_the_next_caller_never_reads_the_answers_of_another_transaction(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch, name: str, after: bool
 ) -> None:
-    """000-1, 002-10: libpq has a command that the connection's own notes may not have."""
+    """000-1, 002-10: libpq may have sent a command that the Python connection has not recorded."""
     sf.state.set("k", 7)
     armed = raising_once(monkeypatch, Wire, name, after=after)
     with contextlib.suppress(Hit):
@@ -68,7 +68,7 @@ def test_the_next_caller_never_reads_the_answers_of_another_transaction(
 def test_an_interrupted_write_is_rolled_back_and_its_rows_are_free(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch, pg_database: str
 ) -> None:
-    """000-1: nothing stays open on the server behind a connection that was thrown away."""
+    """000-1: when a connection is discarded, its transaction on the server ends."""
     sf.state.set("k", 7)
     raising_once(monkeypatch, Wire, "_send_prepared", after=True)
     with pytest.raises(Hit):
@@ -85,7 +85,7 @@ def test_an_interrupted_write_is_rolled_back_and_its_rows_are_free(
 
 
 def test_lost_connections_do_not_use_up_the_pool(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    """002-11: a caller that is hit between taking a connection and using it gives its place back."""
+    """002-11: a caller that is interrupted between taking a connection and using it returns its place in the pool."""
     engine = sf.engine
     assert isinstance(engine, PostgresEngine)
     from standfast.db.postgres.pool import CONNECTIONS_MAX, Pool
@@ -106,7 +106,7 @@ def test_lost_connections_do_not_use_up_the_pool(sf: standfast.Standfast, monkey
 def test_a_foreign_exception_is_not_swallowed_by_a_lost_race(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-1: Ctrl-C after the server refused a statement ends the call; the body does not run again."""
+    """000-1: Ctrl-C after the server refused a statement ends the call; the transaction is not retried."""
     from standfast.db.postgres.tx import PostgresTx
 
     failed = PostgresTx._failed
@@ -148,7 +148,7 @@ def test_an_exception_at_any_point_hits_only_its_caller(pg_database: str, tmp_pa
 
 
 def test_an_exception_while_opening_leaves_the_store_to_others(pg_database: str, tmp_path: Path) -> None:
-    """000-1, 002-11: the next thread that opens the store gets it."""
+    """000-1, 002-11: the next thread can open the store."""
     with Child(
         "standfast_prove.campaigns.interrupts_postgres:open_everywhere",
         url=pg_database,
@@ -162,7 +162,7 @@ def test_an_exception_while_opening_leaves_the_store_to_others(pg_database: str,
 
 
 def test_a_storm_of_exceptions_hurts_only_those_it_hits(pg_database: str, tmp_path: Path) -> None:
-    """000-1, 002-11: four threads are hit at random bytecodes; four others see no error, no loss, no hang."""
+    """000-1, 002-11: four threads are interrupted at random; four others get no error, lose no row and do not hang."""
     with Child(
         "standfast_prove.campaigns.interrupts_postgres:storm",
         url=pg_database,

@@ -1,4 +1,4 @@
-"""The journal's tail on PostgreSQL, where rows become visible in another order than that of their numbers."""
+"""The journal's tail on PostgreSQL, where rows do not become visible in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_a_row_committed_late_is_neither_skipped_nor_overtaken(store: Store, pg_
     with psycopg.connect(pg_database) as slow:
         slow.execute(EVENT.replace("CAST(%s AS xid8)", "DEFAULT"), ("early",))
         store.write(lambda tx: journal.append(tx, "x.y", "late"))
-        assert read_all(log, None, 50) == ([], None)  # not before the first of them is decided
+        assert read_all(log, None, 50) == ([], None)  # not before the first transaction has ended
         slow.commit()
         assert read_all(log, None, 50)[0] == ["early", "late"]
 
 
 def test_a_tail_beside_many_writers_sees_every_row_once(store: Store) -> None:
-    """Across pages, while rows become visible in any order."""
+    """The tail reads several pages while rows become visible in any order."""
     writers, each = 6, 60
 
     def write(worker: int) -> None:
@@ -97,7 +97,7 @@ def test_a_tail_beside_many_writers_sees_every_row_once(store: Store) -> None:
 
 @pytest.fixture
 def neighbour(pg_url: str, pg_database: str) -> Iterator[psycopg.Connection[object]]:
-    """An open transaction with a number of its own, in another database of the same server."""
+    """An open transaction with a transaction id, in another database of the same server."""
     with fresh_database(pg_url) as other, psycopg.connect(other, application_name="nightly-report") as connection:
         connection.execute("SELECT pg_current_xact_id()")
         yield connection
@@ -107,11 +107,11 @@ def neighbour(pg_url: str, pg_database: str) -> Iterator[psycopg.Connection[obje
 def test_an_open_transaction_in_another_database_is_named(
     store: Store, neighbour: psycopg.Connection[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-11: transaction numbers are the whole server's, so it holds back every reader of every journal."""
+    """002-11: all databases of a server share transaction ids, so it delays every reader of every journal."""
     log = journal.Journal(store)
     store.write(lambda tx: journal.append(tx, "x.y", "waits"))
     assert read_all(log, None, 50) == ([], None)
-    assert store.engine.held_back() == ""  # for a moment, as every writer does
+    assert store.engine.held_back() == ""  # for a short time, as every writer does
     monkeypatch.setattr(user_queries, "HELD_BACK_S", 0.0)
     said = store.engine.held_back()
     assert f"server process {neighbour.info.backend_pid} of" in said
@@ -125,7 +125,7 @@ def test_an_open_transaction_in_another_database_is_named(
 def test_a_role_without_rights_is_notified_too(
     store: Store, pg_database: str, neighbour: psycopg.Connection[object]
 ) -> None:
-    """The server hides the times of other roles: the age is unknown, the process is not."""
+    """The server hides the times of other roles, so the message has the process but not its age."""
     with psycopg.connect(pg_database, autocommit=True) as admin:
         admin.execute("CREATE ROLE plain_reader LOGIN")
         try:
@@ -158,7 +158,7 @@ def test_a_prepared_transaction_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_follower_the_daemon_and_doctor_name_it(
     pg_database: str, neighbour: psycopg.Connection[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-11: each once, with the process to end."""
+    """002-11: each of them names the transaction once, with the process to end."""
     monkeypatch.setattr(user_queries, "HELD_BACK_S", 0.0)
     monkeypatch.setattr(follow, "HELD_BACK_EVERY_S", 0.0)
     monkeypatch.setenv("STANDFAST_DB_URL", pg_database)

@@ -1,6 +1,6 @@
 """Locks on PostgreSQL: one test for each, with two connections, the second one held at the statement that locks.
 
-SQLite has one writer, so these statements lock nothing there. On PostgreSQL each one is needed: without it two
+SQLite has one writer, so these statements lock nothing there. On PostgreSQL each lock is needed: without it two
 callers read the same row, both decide, and one of them is wrong.
 
     waits      the first connection has the row locked; the method must wait at its own locking statement,
@@ -44,7 +44,7 @@ WAITING = """SELECT query FROM pg_stat_activity
 
 
 class Beside:
-    """A call in a thread of its own."""
+    """A call in a second thread."""
 
     def __init__(self, do: Do) -> None:
         self.answer: Any = None
@@ -69,9 +69,9 @@ class Beside:
 
 
 def waits_in(admin: psycopg.Connection[Any], beside: Beside) -> str:
-    """The statement in which the other connection waits for a lock; nothing if it has ended.
+    """The statement in which the other connection waits for a lock, or nothing if the call has ended.
 
-    Looked at twice: the server reads the statement a moment before it reads that it waits.
+    It is read twice, because the server reads the statement shortly before it reads the wait.
     """
     looks: list[list[str]] = [[]]
 
@@ -85,7 +85,7 @@ def waits_in(admin: psycopg.Connection[Any], beside: Beside) -> str:
 
 @contextmanager
 def locked(url: str, table: str, where: str = "TRUE") -> Iterator[psycopg.Connection[Any]]:
-    """These rows are locked by another connection; it gives them back at the end of the block."""
+    """Another connection locks these rows until the end of the block."""
     with (
         psycopg.connect(url, options="-c search_path=standfast") as holder,
         psycopg.connect(url, autocommit=True) as admin,
@@ -237,7 +237,7 @@ def the_bytes_of_an_artifact(sf: Handle) -> Do:
 
 
 def a_value_with_a_schema(sf: Handle) -> Do:
-    """The schema is read under the lock; a value is compared with it only by a second write."""
+    """A state value with a schema. The schema is read under the lock, and only a second write is checked by it."""
     sf.state.set("branch", "a", json_schema={"type": "string"})
     return lambda: sf.state.swap("branch", "b", version=1)
 
@@ -356,7 +356,7 @@ def test_a_method_waits_at_the_statement_that_locks_its_row(
 
 
 def test_a_step_is_recorded_after_a_process_that_takes_its_session(pg_database: str, tmp_path: Path) -> None:
-    """002-25: else the new owner would look for the step before it is there, and run it again."""
+    """002-25: otherwise the new owner would not see the step yet, and run it again."""
     with opened(pg_database, tmp_path, Names()) as sf, sf.session("takeover") as s:
         with locked(pg_database, "session", f"id = '{s.id}'") as admin:
             beside = Beside(lambda: s.step("build", lambda: 1))
@@ -365,7 +365,7 @@ def test_a_step_is_recorded_after_a_process_that_takes_its_session(pg_database: 
         assert waiting.startswith("INSERT INTO step"), waiting or "it did not wait"
 
 
-# -- two that must not be decided at once ------------------------------------------------------------------
+# -- two calls that must not decide at the same time -------------------------------------------------------
 
 
 def pair(sf: Handle, name: str) -> tuple[str, str]:
@@ -373,7 +373,7 @@ def pair(sf: Handle, name: str) -> tuple[str, str]:
 
 
 def test_two_needs_at_once_do_not_make_a_circle(shared: Handle, shared_url: str) -> None:
-    """002-25: a needs b and b needs a, from two connections: one is refused, and one of them can be done."""
+    """002-25: two connections add "a needs b" and "b needs a": one is refused, and one of the tasks can be done."""
     a, b = pair(shared, "need")
     with psycopg.connect(shared_url, autocommit=True) as admin:
         with shared.transaction() as tx:
@@ -398,7 +398,7 @@ def test_two_parents_at_once_do_not_make_a_circle(shared: Handle, shared_url: st
 
 
 def test_two_reports_of_one_problem_at_once_are_one_task(shared: Handle, shared_url: str) -> None:
-    """002-25: the second one counts what the first one opens."""
+    """002-25: the second call counts the task that the first call opens."""
     with psycopg.connect(shared_url, autocommit=True) as admin:
         with shared.transaction() as tx:
             first = tx.tasks.add("seen by two")
@@ -410,7 +410,7 @@ def test_two_reports_of_one_problem_at_once_are_one_task(shared: Handle, shared_
 
 
 def test_the_last_free_entry_of_a_box_is_given_once(shared: Handle, shared_url: str) -> None:
-    """002-25: a box that holds one message, and two senders."""
+    """002-25: two senders write to a box with room for one message."""
     shared.mail.bound("full", 1)
     with psycopg.connect(shared_url, autocommit=True) as admin:
         with shared.transaction() as tx:
@@ -424,7 +424,7 @@ def test_the_last_free_entry_of_a_box_is_given_once(shared: Handle, shared_url: 
 
 
 def test_the_last_credit_is_spent_once(shared: Handle, shared_url: str) -> None:
-    """002-25: two spends, covered one by one and not together."""
+    """002-25: the balance covers either of two spends, but not both."""
     shared.credits.grant("acme", 10, key="grant")
     with psycopg.connect(shared_url, autocommit=True) as admin:
         with shared.transaction() as tx:
@@ -437,7 +437,7 @@ def test_the_last_credit_is_spent_once(shared: Handle, shared_url: str) -> None:
 
 
 def test_two_labels_of_one_repository_at_once_get_one_id(shared: Handle, shared_url: str) -> None:
-    """002-25: the second one shares a part with the first, and takes its id."""
+    """002-25: the second label shares a part with the first, and gets the same id."""
     one, two = Label("/shop/.git"), Label("/shop/.git", "github.com/a/two")
     with psycopg.connect(shared_url, autocommit=True) as admin:
         with shared._store.transaction() as tx:
@@ -465,7 +465,7 @@ def test_a_move_waits_for_the_process_that_makes_the_tables(shared: Handle, shar
 
 
 def test_the_line_behind_another_cluster_is_drawn_by_one(shared: Handle, shared_url: str) -> None:
-    """002-25: the second one reads the cluster after the first has written it."""
+    """002-25: the second process reads the cluster after the first has written it."""
 
     def settle() -> None:
         with psycopg.connect(shared_url, autocommit=True) as connection:
@@ -490,11 +490,11 @@ def test_two_that_open_a_new_store_make_its_tables_one_after_the_other(pg_databa
     assert waiting  # the statement it waits in is longer than 1,024 bytes, so its lock clause is cut off
 
 
-# -- what a commit waits for -------------------------------------------------------------------------------
+# -- a commit waits ----------------------------------------------------------------------------------------
 
 
 def test_nothing_is_committed_before_the_schema_is_known_to_be_ours(pg_database: str, tmp_path: Path) -> None:
-    """002-25: a body that only writes asks nothing; the fence against older writers is read before COMMIT."""
+    """002-25: a transaction that only writes does not ask; the fence against older writers is read before COMMIT."""
     put = statement("INSERT INTO meta (key, value) VALUES ('late', '1')", name="put")
     with opened(pg_database, tmp_path, Names()) as sf, psycopg.connect(pg_database, autocommit=True) as admin:
         admin.execute("UPDATE standfast.meta SET value = '99999' WHERE key = 'min_writer'")
@@ -516,7 +516,7 @@ def test_a_follower_from_now_on_gets_events_of_transactions_that_were_open(pg_da
 
 
 def test_a_run_of_a_dead_worker_that_another_worker_handles_is_skipped(pg_database: str, tmp_path: Path) -> None:
-    """002-25: of two runs of a dead process one is locked; the other is ended, and no caller waits."""
+    """002-25: one of two runs of a dead process is locked; the other run is ended, and no caller waits."""
     with opened(pg_database, tmp_path, Names()) as sf, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         first, second = asked_runs(sf)
         with opened(pg_database, tmp_path, Names(actor="worker"), pid=child.pid) as worker:
@@ -610,7 +610,7 @@ PASSES_BY = [
 def test_a_method_that_takes_any_row_passes_by_one_that_is_locked(
     pg_database: str, tmp_path: Path, case: Callable[[Handle, ManualClock], tuple[str, str, Do, Any]]
 ) -> None:
-    """002-25: else all workers would stand behind the slowest one."""
+    """002-25: otherwise all workers would wait for the slowest one."""
     clock = ManualClock()
     with opened(pg_database, tmp_path, Names(), clock=clock) as sf:
         table, first, do, expected = case(sf, clock)

@@ -1,4 +1,4 @@
-"""Opening a store on PostgreSQL: fresh, old, newer, moved, unsafe, and by eight processes at once."""
+"""Opening a store on PostgreSQL: a fresh, old, newer, moved or unsafe one, and by eight processes at once."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def open_with(url: str, *migrations: Migration) -> None:
 
 
 def test_eight_processes_open_one_fresh_database_at_once_ten_times(pg_database: str, tmp_path: Path) -> None:
-    """003-18, 003-27: 0 of 80 fail here, and each migration is applied once."""
+    """003-18, 003-27: none of 80 openings fails, and each migration is applied once."""
     outcome = boot.run(tmp_path, url=pg_database, rounds=10)
     assert outcome.bad == []
     assert outcome.seen["openings"] == 80
 
 
 def test_eight_processes_open_one_old_store_at_once(pg_database: str, tmp_path: Path) -> None:
-    """003-15, 003-18: from the first schema there ever was, and each one after it."""
+    """003-15, 003-18: the store has the first schema or any later one."""
     outcome = boot.run(tmp_path, url=pg_database, rounds=3, old=True)
     assert outcome.bad == []
     assert outcome.seen["openings"] == 8 * 3
@@ -203,7 +203,7 @@ def test_a_role_that_may_not_create_gets_the_commands_for_its_administrator(pg_d
             assert raised.value.code == "not_permitted"
             assert f"CREATE SCHEMA standfast AUTHORIZATION {role}" in raised.value.hint
             admin.execute(raised.value.hint.partition("run: ")[2].encode())
-            engine = open_engine(plain, CALLER)  # what the hint says is enough
+            engine = open_engine(plain, CALLER)  # the command of the hint is enough
             engine.write(lambda tx: tx.run(MINE, name="a"), CALLER)
             engine.release()
         finally:
@@ -215,7 +215,7 @@ def test_a_role_that_may_not_create_gets_the_commands_for_its_administrator(pg_d
 
 
 def test_a_journal_from_another_cluster_is_settled_once(pg_database: str) -> None:
-    """After a restore the old rows would be invisible in every tail until the new counter has passed them."""
+    """After a restore every tail would miss the old rows until the new transaction counter has passed their ids."""
     engine = open_engine(pg_database, CALLER)
     event = statement(
         "INSERT INTO event (xid, time_us, occurred_us, scope, actor, holder, source, type, subject)"
@@ -226,7 +226,7 @@ def test_a_journal_from_another_cluster_is_settled_once(pg_database: str) -> Non
     engine.release()
     here = meta(pg_database)["cluster"]
     open_engine(pg_database, CALLER).release()
-    assert meta(pg_database)["settled_seq"] == ""  # the same cluster: nothing to settle
+    assert meta(pg_database)["settled_seq"] == ""  # the cluster is the same, so nothing changes
 
     for bounds in ("3", "3", "3,4"):
         with psycopg.connect(pg_database) as admin:
@@ -257,13 +257,13 @@ def test_a_journal_ahead_of_its_cluster_is_settled_even_if_clusters_look_alike(p
 
 
 def test_a_dump_restored_on_another_server_is_settled_and_nothing_is_skipped() -> None:
-    """001-54: the real thing: dump, restore into a younger cluster, tail from the start and continue."""
+    """001-54: a real dump is restored into a younger cluster; a tail reads it from the start and continues."""
     from standfast.core import journal
     from standfast.db.store import Store
 
     with TemporaryPostgres() as old, TemporaryPostgres() as new:
         with psycopg.connect(old.url, autocommit=True) as admin:
-            for _ in range(2000):  # a cluster that has seen more transactions than the next
+            for _ in range(2000):  # a cluster with more transactions than the next one
                 admin.execute("SELECT pg_current_xact_id()")
         engine = open_engine(old.url, CALLER)
         for n in range(5):

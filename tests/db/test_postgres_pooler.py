@@ -1,7 +1,7 @@
-"""Behind a transaction pooler: nothing counts on a session, because there is none.
+"""Behind a transaction pooler: the engine relies on no session, because each transaction may get another one.
 
 The pooler of most tests is `RotatingPooler`, which serves each transaction from another session.
-Where pgbouncer is installed (or STANDFAST_TEST_PGBOUNCER names it) it is tried as well.
+If pgbouncer is installed, or STANDFAST_TEST_PGBOUNCER names it, a test uses it too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pooler(pg_database: str) -> Iterator[RotatingPooler]:
 
 
 def work(engine: PostgresEngine, threads: int = 4, each: int = 15) -> int:
-    """Everything an engine does, from several threads; returns how many rows there must be."""
+    """Use every operation of the engine from several threads. Returns the expected number of rows."""
 
     def one(worker: int) -> None:
         for n in range(each):
@@ -66,11 +66,11 @@ def work(engine: PostgresEngine, threads: int = 4, each: int = 15) -> int:
 
 
 def test_everything_works_behind_a_transaction_pooler(pooler: RotatingPooler, pg_database: str) -> None:
-    """Opening, migrating, writing, reading and holding, each transaction in another session."""
+    """The engine opens, migrates, writes, reads and holds a block, with each transaction in another session."""
     engine = open_engine(pooler.url(pg_database), CALLER)
     expected = work(engine)
     assert engine.read(lambda tx: tx.one(COUNT), CALLER) == {"n": expected}
-    assert engine.facts()["pooler"] is True  # noticed by itself
+    assert engine.facts()["pooler"] is True  # the engine noticed the pooler
     assert [engine.read(lambda tx: tx.one(PLANS), CALLER)["n"] for _ in range(3)] == [0, 0, 0]
     engine.release()
     assert pooler.transactions > 100
@@ -91,9 +91,9 @@ def test_behind_a_pooler_no_session_setting_is_left_changed(pooler: RotatingPool
 
 
 def test_a_pooler_that_hides_itself_is_noticed_at_the_first_lost_plan(pooler: RotatingPooler, pg_database: str) -> None:
-    """Some poolers hand the server's own process number through, so that nothing looks strange at first."""
+    """Some poolers pass the server's process id on, so the engine cannot notice them when it connects."""
     engine = open_engine(pooler.url(pg_database), CALLER)
-    engine._prepare = True  # as if it had not been noticed
+    engine._prepare = True  # as if the engine had not noticed the pooler
     engine._pool.renew()
     expected = work(engine)
     assert engine.read(lambda tx: tx.one(COUNT), CALLER) == {"n": expected}
@@ -138,7 +138,7 @@ def test_behind_a_pooler_waiting_callers_poll_or_listen_on_a_direct_connection(
     engine.release()
 
 
-# -- the real one -------------------------------------------------------------------------------------
+# -- pgbouncer ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The protocol on one connection, and the faults that it survives."""
+"""The protocol on one connection, and the faults that the connection survives."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_backend_killed_before_commit_costs_a_second_run(engine: PostgresEngin
 
 
 def test_a_backend_killed_during_commit_leaves_the_answer_unknown(engine: PostgresEngine, pg_database: str) -> None:
-    """A deferred trigger makes COMMIT wait; the process that would answer it is ended meanwhile."""
+    """A deferred trigger makes COMMIT wait. Meanwhile the test kills the server process of the connection."""
     with psycopg.connect(pg_database, autocommit=True) as admin:
         admin.execute(
             "CREATE FUNCTION standfast.slow() RETURNS trigger LANGUAGE plpgsql AS"

@@ -1,4 +1,4 @@
-"""The schema refuses what the code must never write: every NOT NULL, UNIQUE, CHECK and foreign key, on both engines.
+"""The schema refuses invalid rows: each NOT NULL, UNIQUE, CHECK and foreign key is tested on both engines.
 
 `fixtures/constraints.txt` lists them, table by table. Each line is tried with plain SQL: a row that breaks
 this one constraint, and no other, must be refused. A second test compares the list with the live schema, so
@@ -59,7 +59,7 @@ NEEDED: dict[tuple[str, str], Values] = {("run", "running"): {"holder": "a:x"}}
 
 
 class Live:
-    """Plain SQL on one engine: `refuses` says whether a list of statements is refused; nothing of it stays."""
+    """Plain SQL on one engine. `refuses` tries a list of statements and rolls them back."""
 
     def __init__(self, sf: standfast.Standfast, attempt: Callable[[list[tuple[str, Values]]], bool]) -> None:
         self._sf = sf
@@ -69,7 +69,7 @@ class Live:
         self._types: dict[str, dict[str, str]] = {}
 
     def types(self, table: str) -> dict[str, str]:
-        """Every column that a plain INSERT must or may name, with its type: not those that the engine counts."""
+        """Every column that a plain INSERT may name, with its type; columns that the engine counts are left out."""
         if table not in self._types:
             self._types[table] = self._asked_types(table)
         return self._types[table]
@@ -85,7 +85,7 @@ class Live:
         return {row["name"]: row["type"].lower() for row in self._sf.rows(text, {"t": table})}
 
     def row(self, table: str, **given: Any) -> Values:
-        """A row that the schema accepts: what must be there, and `given`."""
+        """A row that the schema accepts: its required columns and those in `given`."""
         types, listed, n = self.types(table), TABLES[table], next(self._n)
         made: Values = {name: _value(types[name], n) for name in listed.not_null if name in types}
         for column, allowed in filter(None, map(_one_of, listed.checks)):
@@ -97,7 +97,7 @@ class Live:
         return made | ORDINARY.get(table, {}) | given
 
     def with_parents(self, table: str, row: Values) -> list[tuple[str, Values]]:
-        """The statements that add the row, and before it the rows that it refers to."""
+        """The statements that insert the rows that the row refers to, and then the row."""
         added: list[tuple[str, Values]] = []
         for column, parent, named in TABLES[table].foreign:
             if row.get(column) is None:
@@ -132,7 +132,7 @@ def _sqlite(sf: standfast.Standfast) -> Iterator[Live]:
         pass
 
     def refuses(statements: list[tuple[str, Values]]) -> bool:
-        """Through the connection of the product: SQLite enforces a foreign key only where it is switched on."""
+        """Uses the connection of the product: SQLite enforces a foreign key only if the connection enables it."""
         reached = []
 
         def body(tx: Tx) -> None:
@@ -189,13 +189,13 @@ def live(sf: standfast.Standfast, engine_url: str) -> Iterator[Live]:
 
 
 def test_a_row_with_all_that_is_required_is_accepted(live: Live) -> None:
-    """001-41: else the refusals below would prove nothing."""
+    """001-41: otherwise the refusals below would prove nothing."""
     refused = [table for table in TABLES if live.refuses(live.with_parents(table, live.row(table)))]
     assert refused == []
 
 
 def test_every_required_column_is_required(live: Live) -> None:
-    """001-41: a NOT NULL that is dropped lets a row in that no reader expects."""
+    """001-41: without a NOT NULL the store would accept a row that no reader expects."""
     accepted = []
     for table, listed in TABLES.items():
         types = live.types(table)
@@ -221,7 +221,7 @@ def test_every_check_refuses_what_it_forbids(live: Live) -> None:
 
 
 def test_every_value_a_check_lists_is_accepted(live: Live) -> None:
-    """001-41: a state that is missing in the schema would stop a release at its first use."""
+    """001-41: a state that is missing in the schema would fail at its first use."""
     listed = [(table, one) for table in TABLES for one in map(_one_of, TABLES[table].checks) if one]
     refused = []
     for table, (column, allowed) in listed:
@@ -274,7 +274,7 @@ def test_every_unique_key_is_unique_and_by_all_of_its_columns(live: Live) -> Non
 
 
 def test_every_foreign_key_needs_its_row_and_is_deleted_with_it(live: Live) -> None:
-    """001-41: no note without its task, and none is left when the task is removed."""
+    """001-41: a note without a task is refused, and a removed task takes its notes with it."""
     wrong = []
     for table, listed in TABLES.items():
         for column, parent, named in listed.foreign:
@@ -300,12 +300,12 @@ def _mother(statements: list[tuple[str, Values]], parent: str, it: object, named
 
 
 def test_the_list_has_every_constraint_of_the_live_schema_and_no_other(live: Live, sf: standfast.Standfast) -> None:
-    """001-41: what this fails with is what fixtures/constraints.txt lacks, or what the schema has lost."""
+    """001-41: a failure lists the constraints that fixtures/constraints.txt lacks, or the schema has lost."""
     found = _in_postgres(sf) if live.postgres else _in_sqlite(sf)
     assert sorted(found) == sorted(TABLES)
     for table, (not_null, unique, checks, foreign) in found.items():
         listed = TABLES[table]
-        counted = {"seq"} if (("seq",), "") in listed.unique else set()  # the engines differ in calling it NOT NULL
+        counted = {"seq"} if (("seq",), "") in listed.unique else set()  # only one engine reports it as NOT NULL
         counted |= ENGINES_OWN.get(table, set())
         assert not_null - counted == set(listed.not_null) - counted, table
         assert unique == {columns for columns, _ in listed.unique}, table

@@ -1,7 +1,7 @@
-"""SQLite on a bad day: full, failing and read-only disks, lock holders that die or stop, forks.
+"""SQLite with faults: full, failing and read-only disks, lock holders that die or stop, forks.
 
-Each time the same three questions: is everything acknowledged there, is the error a sentence that
-says what to do, and does it continue afterwards.
+Each test checks three things: every acknowledged row is stored, the error message names the
+next step, and the store continues afterwards.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def found(path: Path, data_dir: Path) -> list[str]:
 
 
 def fill(sf: standfast.Standfast, name: str) -> tuple[list[str], standfast.StorageError]:
-    """Write until the disk refuses: what was acknowledged, and the refusal."""
+    """Write until the disk is full. Returns the acknowledged rows and the error."""
     acknowledged: list[str] = []
     for n in range(5000):
         try:
@@ -103,7 +103,7 @@ def test_a_store_cannot_be_made_on_a_full_disk_and_the_message_says_so(tmp_path:
 
 
 def test_a_limit_on_the_size_of_files_is_survived(tmp_path: Path) -> None:
-    """000-1: the same where no file system can be mounted: the kernel refuses to let the file grow."""
+    """000-1: a full disk without a mounted file system: RLIMIT_FSIZE stops the file from growing."""
     path, oracle = tmp_path / "standfast.db", tmp_path / "oracle"
     with Child("tests.db.test_sqlite_faults:write_under_a_limit", path=str(path), oracle=str(oracle)) as child:
         child.expect("refused")
@@ -157,7 +157,7 @@ def test_a_directory_of_another_user_is_reported(tmp_path: Path) -> None:
 
 
 def open_as_nobody(path: str) -> None:
-    standfast.open(":memory:", data_dir="/nonexistent").close()  # imports all, while this user may read the source
+    standfast.open(":memory:", data_dir="/nonexistent").close()  # imports every module, while the source is readable
     os.environ["HOME"] = "/nonexistent"
     os.chdir("/")
     os.setgroups([])
@@ -173,7 +173,7 @@ def open_as_nobody(path: str) -> None:
 
 
 def test_a_failed_sync_is_neither_success_nor_failure_and_the_store_heals(tmp_path: Path) -> None:
-    """000-1: the kernel reports a failed sync once and forgets the pages. Nothing later may rest on them."""
+    """000-1: the kernel reports a failed sync once and forgets the pages. No later row may depend on these pages."""
     with or_skip():
         disk = Disk(tmp_path)
     oracle = tmp_path / "oracle"
@@ -211,7 +211,7 @@ def write_past_a_failed_sync(path: str, oracle: str) -> None:
 
 
 def test_what_others_committed_before_a_sync_failed_is_not_acknowledged_behind_it(tmp_path: Path) -> None:
-    """000-1: the kernel reports the error to one of them. The sync of the next one succeeds, behind a gap."""
+    """000-1: the kernel reports the error to one process. The next one's sync succeeds, behind a gap in the WAL."""
     with or_skip():
         disk = Disk(tmp_path, sync_us=50_000)
     oracle = tmp_path / "oracle"
@@ -239,14 +239,14 @@ def fail_beside_others(path: str, oracle: str) -> None:
     first = Task(write, 1)
     while os.stat(path + "-wal").st_size < 9000 or not first.is_alive():
         os.sched_yield()
-    others = [Task(write, n) for n in range(2, 8)]  # they commit while the first one's sync is under way
+    others = [Task(write, n) for n in range(2, 8)]  # the others commit during the first one's sync
     assert [task.done() for task in [first, *others]] == [None] * 7
     say("done")
-    heard()  # and power is lost before any process could rewrite the WAL
+    heard()  # power is lost before a process could rewrite the WAL
 
 
 def test_a_failed_sync_is_healed_also_by_a_process_that_has_not_seen_it(tmp_path: Path) -> None:
-    """000-1: the one that saw the error is dead. The next process that opens the store must not append behind a gap."""
+    """000-1: the process that got the error is dead. The next process must not append to the WAL behind the gap."""
     with or_skip():
         disk = Disk(tmp_path)
     oracle = tmp_path / "oracle"
@@ -262,13 +262,13 @@ def test_a_failed_sync_is_healed_also_by_a_process_that_has_not_seen_it(tmp_path
 
 
 def test_without_the_rewrite_rows_behind_a_failed_sync_are_lost(tmp_path: Path) -> None:
-    """The control: the disk of these tests really forgets, and nothing else would have saved the rows."""
+    """The control: the disk of these tests really loses pages, and only the rewrite saves the rows."""
     with or_skip():
         disk = Disk(tmp_path)
     oracle = tmp_path / "oracle"
     with Child("tests.db.test_sqlite_faults:fail_and_die", env=disk.env, path=str(disk.path)) as first:
         first.expect("CommitUnknown")
-    Path(f"{disk.path}.unsynced").unlink()  # the mark by which the next one would know
+    Path(f"{disk.path}.unsynced").unlink()  # the mark that would warn the next process
     with Child(
         "tests.db.test_sqlite_faults:write_ten", env=disk.env, path=str(disk.path), oracle=str(oracle)
     ) as second:
@@ -333,7 +333,7 @@ def fail_in_checkpoints(path: str, oracle: str, nth: int) -> None:
 
 
 def hold_the_lock(path: str) -> None:
-    set_limit("TRANSACTION_MAX_S", 120)  # it is the process that goes wrong here, not the clock
+    set_limit("TRANSACTION_MAX_S", 120)  # this test stops the process, not the clock
     sf = standfast.open(path, data_dir=os.path.dirname(path))
     with sf.transaction() as tx:
         tx.leases.acquire("half done")
@@ -343,7 +343,7 @@ def hold_the_lock(path: str) -> None:
 
 
 def test_the_lock_of_a_killed_process_is_free_at_once(sf: standfast.Standfast, path: Path) -> None:
-    """000-1, 003-33: and nothing of its open transaction is there."""
+    """000-1, 003-33: the store has no row of its open transaction."""
     with Child("tests.db.test_sqlite_faults:hold_the_lock", path=str(path)) as holder:
         holder.expect("holding")
         waiting = Task(put, sf, "k-waited")
@@ -387,7 +387,7 @@ def test_a_stopped_lock_holder_is_named_at_the_deadline_and_everything_continues
             assert f"kill {holder.pid}" in caught.value.hint
             assert caught.value.exit_code == 75
         assert sf.engine.facts()["lock_holder_pid"] == holder.pid
-        assert keys(sf) == []  # readers do not wait for it
+        assert keys(sf) == []  # readers do not wait for the lock
         holder.signal(signal.SIGCONT)
         holder.tell("go on")
         holder.expect("committed")
@@ -501,7 +501,7 @@ def fork_inside(path: str, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["transaction", "stream"])
 def test_a_child_forked_in_the_middle_of_something_is_refused_with_a_sentence(path: Path, where: str) -> None:
-    """SQLite's account of its locks is wrong in such a child: it would read and write without any."""
+    """In such a child SQLite's record of its locks is wrong: it would read and write without locks."""
     with Child("tests.db.test_sqlite_faults:fork_inside", path=str(path), where=where) as parent:
         refusal, code, there = parent.end()
         assert refusal.startswith("forked: fork outside transactions")
