@@ -105,7 +105,7 @@ class AsyncStandfast:
 
 
 def _method(owner: AsyncStandfast, method: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """A method of the synchronous object, to be awaited, entered or iterated. `help()` shows the same signature."""
+    """Wrap a synchronous method for `await`, `async with` and `async for`. `help()` shows the same signature."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:

@@ -243,7 +243,7 @@ def _open_engine(
 
 
 class LazyResource(Generic[R]):
-    """A resource of the handle. Its class is imported on first use, by a thread of ours (`modules.load`)."""
+    """A resource of the handle. On first use, `modules.load` imports its class on a thread of its own."""
 
     def __init__(self, place: str) -> None:
         self._module, _, self._name = place.partition(":")

@@ -77,7 +77,7 @@ def test_a_problem_that_returned_keeps_its_name(sf: Standfast) -> None:
     task = sf.tasks.add("flaky", fingerprint="f")
     done = sf.tasks.done(task.id, cool_down="0s")
     sf.tasks.add("flaky", fingerprint="f")
-    with pytest.raises(standfast.Conflict, match="has its name by now"):
+    with pytest.raises(standfast.Conflict, match="has the same name"):
         sf.undo(done.receipt)
 
 

@@ -113,7 +113,7 @@ def _find_terraform(facts: Facts, place: Place) -> Answer:
 
 
 def _changed(kind: str, whole: bool | None) -> bool:
-    """Whether a planned change is in the state. The state does not show an update."""
+    """Whether the Terraform state shows that a planned change was made. It never shows an update."""
     return whole is True if kind == "create" else whole is None if kind == "delete" else False
 
 

@@ -36,7 +36,7 @@ def write(path: str, text: str) -> None:
 
 
 def _hash(path: str, size: int | None = None) -> str | None:
-    """The SHA-256 of a file, or of its first `size` bytes; None if there is none. Raises CannotTell."""
+    """The SHA-256 of a file, or of its first `size` bytes; None if the file does not exist. Raises CannotTell."""
     try:
         if os.path.getsize(path) > SIZE_MAX_BYTES:
             raise CannotTell(f"{path} is larger than {SIZE_MAX_BYTES >> 20} MB")

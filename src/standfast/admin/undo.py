@@ -306,12 +306,12 @@ def _adjusted(tx: Tx, table: str, row: Row) -> Row:
 
 
 def _refuse_taken(tx: Tx, table: str, row: Row) -> None:
-    """Raises Conflict if another row has the name now, which must be unique."""
+    """Raise Conflict if another row now has the same name. Names must be unique."""
     taken = {"decision": SQL.decision_taken, "gate": SQL.gate_taken, "loop": SQL.loop_taken, "task": SQL.task_taken}
     other = tx.maybe(taken[table], row=row["id"]) if table in taken and _is_current(table, row) else None
     if other is not None:
         raise Conflict(
-            f"{table} {short(row['id'])} cannot be put back: {table} {short(other['id'])} has its name by now",
+            f"{table} {short(row['id'])} cannot be put back: {table} {short(other['id'])} has the same name",
             f"standfast {table} list",
         )
 

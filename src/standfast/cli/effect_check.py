@@ -65,7 +65,7 @@ def _finding(look: Look, asking: Asking) -> tuple[str, str]:
         found = value.get("found") if isinstance(value, dict) else None
         return f"it did arrive{f' ({found})' if found else ''}", "acknowledged"
     if isinstance(look.answer, NotApplied):
-        late = "" if look.doubt.quiet else "; its holder may still send it, so this does not count yet"
+        late = "" if look.doubt.quiet else "; its holder may still send it, so check again later"
         return f"it did not arrive ({look.answer.why}){late}", "failed: the next call sends it"
     return f"{asking.name} could not tell ({look.answer.why})", ""
 

@@ -397,7 +397,7 @@ def _called(option: str, arguments: list[str], options: list[str]) -> str | None
 
 
 def _renamed(words: list[str], renamed: dict[str, str], arguments: list[str]) -> str:
-    """The line with each option of `renamed` replaced: by the right option, or by the argument alone."""
+    """Replace wrong options in a command line. If `renamed` names an argument, only the value of the option stays."""
     from standfast import hints
 
     line: list[str] = []

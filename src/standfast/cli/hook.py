@@ -227,7 +227,7 @@ class Hearing:
         """The question for the agent's user."""
         self.brief = ""
         self.unanswered: list[Any] = []
-        """Calls of this session that were never answered, if the agent starts again."""
+        """Set when an agent restarts: the calls of this session without an answer."""
         self.kept = False
         self.missing = ""
         """Set if the store is missing: the line that is printed on stderr."""

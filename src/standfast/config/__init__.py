@@ -129,7 +129,7 @@ class Settings(NamedTuple):
     """The repository that every written row records. A child process has that of its parent."""
     actor: str
     agent: str | None
-    """The agent whose variables are set, or None."""
+    """The coding agent whose environment variables are set, or None."""
     options: Options
     choices: tuple[Choice, ...]
     """Every source that names a store, the strongest first. The one that is `used` decided."""
@@ -290,7 +290,7 @@ def trust(
 _TRUST_HINT = "read it, then: standfast db trust"
 
 _Said = tuple[Source, str, str | None, str | None]
-"""A source, its place, its text, and the directory from which its relative paths start."""
+"""The source, its file or variable, its text, and the directory to which its relative paths refer."""
 
 
 def _never_projects(data: str, env: Mapping[str, str]) -> set[str]:

@@ -1,7 +1,7 @@
 """The author of a text, for an LLM that reads it.
 
-An LLM reads stored text beside its own instructions. So each such text is quoted, on one line or line by line, and its
-author is named with a kind: `person`, `agent` or `unknown`. A person is an actor of the form
+An LLM reads stored text beside its own instructions. So standfast quotes each such text, on one line or with a mark on
+each line. It names the author and the kind of author: `person`, `agent` or `unknown`. A person is an actor of the form
 `user@host:terminal`; standfast never gives this form to a process that has an agent's variables (`config/actor.py`).
 An actor is a name, not a proof: docs/operating/security.md says what an agent can still do.
 """

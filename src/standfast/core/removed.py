@@ -3,7 +3,7 @@
 `keep` writes the image of one row, right after the journal row of the change. It costs one statement that no caller
 waits for. Leases, counters and times of the last change are left out: an undo must not restore an old lease.
 
-Images are kept for 30 days and up to 256 MB. Those that are younger than a day are always kept.
+Images are kept for 30 days and up to 256 MB. Images younger than a day are kept even above 256 MB.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def fingerprint(items: Iterable[Item]) -> str:
     return hashlib.sha256("\n".join(sorted(map(repr, items))).encode()).hexdigest()[:12]
 
 
-# -- what a store has ---------------------------------------------------------------------------------
+# -- contents of a store ---------------------------------------------------------------------------------
 
 FOUND = {
     "sqlite": """

@@ -79,7 +79,7 @@ class Store:
         self.redact = True
         """Whether secrets are taken out of messages and captured output; from the configuration."""
         self.noticed: dict[tuple[str, str], int] = {}
-        """The time of the last heartbeat of an agent that was written through this handle, by name and holder."""
+        """By name and holder of an agent: the time of its last heartbeat that this handle wrote."""
         self._here = threading.local()
 
     @property
@@ -154,7 +154,7 @@ class Store:
         return raised(self._on_live_engine(lambda engine: engine.read(body, self.caller)))
 
     def _on_live_engine(self, use: Callable[[Engine], T]) -> T:
-        """Another thread may fork while this one waits for its turn. Then nothing was run, and a new engine is used."""
+        """Run `use`. If the process forked while this thread waited, `use` has not run: run it on a new engine."""
         while True:
             engine = self.engine
             try:

@@ -402,7 +402,7 @@ class _Run:
 
 
 def overview(tx: Tx) -> str | None:
-    """A line for `doctor`: how many sources were read, how many disappeared, and the unknown record types."""
+    """The line of `doctor` with the number of sources that were read, of deleted sources, and unknown record types."""
     rows = tx.all(SQL.page, agent="", after=0, limit=PAGE_MAX)
     if not rows:
         return None

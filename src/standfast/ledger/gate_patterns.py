@@ -109,9 +109,9 @@ def met(
     texts: Sequence[str] = (),
     late: Callable[[], bool] = lambda: False,
 ) -> list[Gate]:
-    """The gates that a command, given as a line or as words, or one of the other `texts` of the call meets.
+    """The gates that match a command (a line or a list of words), or one of the other `texts` of the call.
 
-    Once `late` returns True, the deadline has passed: from then on one literal word of a gate is enough.
+    `late` returns True after the deadline. From then on a gate matches if one of its literal words occurs.
     """
     if not gates:
         return []

@@ -17,7 +17,7 @@ from standfast.db.contract import Row
 
 ATTEMPTS_MAX = 10
 PART_MAX = 500
-"""Characters of a session's key, of a description or of a decision in the question."""
+"""The question shows at most this many characters of a session's key, a description or a decision."""
 
 _ACTION = '{"action":'
 

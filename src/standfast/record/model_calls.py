@@ -64,7 +64,7 @@ class ModelUsage(Model):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     cost_microusd: int | None = None
-    """None: the cost is not known."""
+    """None if the cost is unknown."""
 
     @property
     def tokens(self) -> int:

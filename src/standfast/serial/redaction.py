@@ -115,8 +115,8 @@ def _clues() -> tuple[re.Pattern[bytes], ...]:
 
 
 def suspicious(data: bytes) -> list[int]:
-    """The places in `data`, which is lines of UTF-8 text, that may have a secret, in order. Almost always none.
+    """The offsets in `data` (lines of UTF-8 text) at which a secret may start, in order. Most data has none.
 
-    For imports: `redacted` would not change a line without such a place.
+    Imports call `redacted` only for lines with such an offset. It would not change any other line.
     """
     return sorted(found.start() for clue in _clues() for found in clue.finditer(data))

@@ -92,7 +92,7 @@ class Bell:
         with suppress(Fault, StandfastError):
             self._send()
 
-    # -- those who wait ---------------------------------------------------------------------------
+    # -- waiting callers --------------------------------------------------------------------------
 
     def watch(self) -> Watch:
         watch = PostgresWatch(self)

@@ -26,7 +26,7 @@ ID_MAX = 200
 SUMMARY_MAX = 200
 DESCRIPTION_MAX = 1_000
 
-# The kind of each event: some open a session, some leave it, the others happen in it.
+# The kind of each event. Some kinds start a session, some end it, and the others occur within it.
 KINDS = {
     "SessionStart": "start",
     "UserPromptSubmit": "prompt",

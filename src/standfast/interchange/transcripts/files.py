@@ -117,11 +117,12 @@ class Importer(ABC):
 
     agent: str
     version: int = 1
-    """Increase it when the reader understands more. Then all sources are read again; known records add nothing."""
+    """Increase it when the reader supports more record types. The next import then reads all sources again, and adds
+    only new rows."""
     copies = False
-    """Whether its forks repeat records of their parents without ids. Then the messages of both are compared."""
+    """True if a forked session repeats records of its parent without ids. Then the import compares their messages."""
     in_place = False
-    """Whether the agent changes records in place. Then a known record is compared with the stored one."""
+    """True if the agent changes records in place. Then the import compares each known record with the stored one."""
 
     @abstractmethod
     def roots(self, environ: Mapping[str, str]) -> list[str]:

@@ -69,7 +69,7 @@ class Spending:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.hold.state != "held":
-            return  # released inside, or settled before under the same key
+            return  # the block released it, or an earlier call with this key settled it
         if error is None or self._spent is not None:
             self._hold = self._settled()
         elif _is_not_applied(error):

@@ -98,7 +98,7 @@ class Request(NamedTuple):
     begins_us: int | None = None
     """With `once --per`: when the period in the key began. None: it may have begun at any time."""
     unheard: bool = False
-    """Whether a row with this identity is unlikely. Then the call inserts without a lookup."""
+    """True if there is probably no row with this identity. Then the call inserts without a lookup."""
     again: bool = False
     retry: int = 1
     """Attempts in total. Another attempt follows only one that is known not applied."""

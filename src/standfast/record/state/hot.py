@@ -24,9 +24,9 @@ class HotState(Resource):
     __slots__ = ("_server",)
 
     def set(self, key: str, value: serial.Json, *, for_: Duration | None = None) -> bool:
-        """Set a value for a time, one hour by default. False if no server confirmed it.
+        """Set a value that expires, by default after one hour. Returns False if no server confirmed it.
 
-        - `for_`: how long it lasts.
+        - `for_`: the time until it expires.
         """
         keys.checked(key, "key")
         for_us = bounded_us(FOR_US if for_ is None else duration_us(for_, "for_"), "for_")
