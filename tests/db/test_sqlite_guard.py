@@ -45,12 +45,12 @@ VISIT = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELEC
 
 
 def visit(path: Path) -> None:
-    """Another program, with the interpreter's own SQLite, reads the store and leaves."""
+    """Another program reads the store with Python's own SQLite and closes it."""
     subprocess.run([sys.executable, "-c", VISIT, str(path)], check=True)
 
 
 def drop_our_locks(path: Path) -> None:
-    """What any tool in this process does that reads, hashes or copies files."""
+    """Open and close the file, as any tool in this process that reads, hashes or copies files."""
     for file in (path, Path(f"{path}-shm")):
         with open(file, "rb"):
             pass
@@ -62,7 +62,7 @@ def drop_our_locks(path: Path) -> None:
 def test_opening_the_file_by_hand_does_not_let_a_foreign_program_delete_the_log(
     sf: standfast.Standfast, path: Path, tmp_path: Path
 ) -> None:
-    """000-1: closing any descriptor of the file drops SQLite's locks; the guard's stay."""
+    """000-1: closing any descriptor of the file drops SQLite's locks; the guard keeps its own."""
     log = os.stat(f"{path}-wal").st_ino
     for n in range(5):
         put(sf, f"k{n}")
@@ -79,7 +79,7 @@ def say_keys(path: str, data_dir: str) -> None:
 
 
 def test_another_sqlite_library_in_this_process_does_not_take_the_log_away(sf: standfast.Standfast, path: Path) -> None:
-    """Two libraries on one file in one process cancel each other's locks: five of five rows were lost that way."""
+    """Two SQLite libraries on one file in one process drop each other's locks, which lost five of five rows."""
     log = os.stat(f"{path}-wal").st_ino
     for n in range(5):
         put(sf, f"k{n}")
@@ -98,7 +98,7 @@ def test_without_the_guard_the_same_visitor_deletes_the_log_and_nothing_is_ackno
         assert not Path(f"{path}-wal").exists()
         child.tell("write")
         assert child.hear().startswith("CommitUnknown")
-        child.expect("['k-before']")  # the engine was abandoned; the new one reads the rows that are there
+        child.expect("['k-before']")  # the engine was abandoned; the new engine reads the remaining rows
 
 
 def write_unguarded(path: str) -> None:
@@ -185,7 +185,7 @@ def write_and_be_damaged(path: str, writes: int) -> None:
 
 
 def test_an_older_copy_over_the_database_is_noticed(sf: standfast.Standfast, path: Path, tmp_path: Path) -> None:
-    """R2: `cp` keeps the inode; the change counter in the header goes back."""
+    """R2: `cp` keeps the inode; the change counter in the header decreases."""
     put(sf, "k-before")
     checkpoint(path)
     shutil.copyfile(path, tmp_path / "older.db")
@@ -236,7 +236,7 @@ def test_an_older_copy_is_noticed_by_a_process_that_did_not_see_the_checkpoint(
 
 @pytest.mark.parametrize("how", ["older", "another store", "both files"])
 def test_a_database_that_was_replaced_beside_its_log_is_not_opened(path: Path, tmp_path: Path, how: str) -> None:
-    """003-13: SQLite would mix the pages of both, and an effect in the ones that are gone would be sent again."""
+    """003-13: SQLite would mix the pages of both files, and an effect in the lost pages would be sent again."""
     other = tmp_path / "other" / "standfast.db"
     if how == "another store":
         standfast.open(other, data_dir=tmp_path).close()
@@ -258,7 +258,7 @@ def test_a_database_that_was_replaced_beside_its_log_is_not_opened(path: Path, t
 
 
 def grown(path: Path) -> None:
-    """Rows of which a checkpoint brought the first into the database; the WAL has only the last."""
+    """Add rows: a checkpoint moved the first ones into the database, and the WAL has only the last one."""
     with Child("tests.db.test_sqlite_guard:grow", path=str(path)) as writer:
         writer.expect("grown")
 
@@ -279,7 +279,7 @@ def write_once_heard(path: str) -> None:
 
 
 def change_and_checkpoint(path: str) -> None:
-    """Change one row in place, as often as the writer thread needs for a checkpoint and for the next log."""
+    """Change one row in place until the writer thread has made a checkpoint and has begun the next WAL."""
     set_limit("CHECKPOINT_FRAMES", 3)
     sf = standfast.open(path, data_dir=os.path.dirname(path))
     for value in "bcdef":
@@ -312,7 +312,7 @@ def test_no_checkpoint_writes_into_a_file_that_was_overwritten(path: Path) -> No
 def test_a_header_that_is_not_ours_is_an_alarm_at_once(
     sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R2: a check that reads again could meet the valid header of a later checkpoint."""
+    """R2: a check that reads the header again could find the valid header of a later checkpoint."""
     put(sf, "k-before")
     checkpoint(path)
     put(sf, "k-seen")
@@ -387,7 +387,7 @@ def test_another_store_with_a_higher_change_counter_is_noticed_by_all_processes(
 
 
 def checkpoint(path: Path, *more: str) -> None:
-    """In another process: all of the WAL into the database, and the WAL emptied."""
+    """Checkpoint in another process: it copies the WAL into the database and truncates the WAL."""
     script = (
         "import apsw, sys; c = apsw.Connection(sys.argv[1]); c.set_busy_timeout(20000);"
         "c.create_scalar_function('only_standfast_writes_here', lambda *_: None, 0, deterministic=True,"
@@ -400,7 +400,7 @@ def checkpoint(path: Path, *more: str) -> None:
 
 
 def test_a_header_that_a_power_loss_tore_is_read_from_the_wal(path: Path, tmp_path: Path) -> None:
-    """000-1: page 1 is in the WAL and torn in the database. The store opens, and a checkpoint mends the header."""
+    """000-1: page 1 is in the WAL and torn in the database. The store opens, and a checkpoint repairs the header."""
     write = (
         "import os, sys, standfast; standfast.open(sys.argv[1], data_dir=sys.argv[2]).state.set('k', 1); os._exit(9)"
     )
@@ -473,7 +473,7 @@ def test_without_free_descriptors_a_writer_still_checks_and_a_waiting_caller_pol
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """The kernel gives this process no descriptor more; it says the same when a user has as many watches as allowed."""
+    """The kernel refuses further descriptors. It returns the same error at a user's limit of inotify watches."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
     taken: list[int] = []
@@ -524,7 +524,7 @@ def test_a_store_whose_files_were_replaced_under_another_process_is_not_opened(
         holder.tell("write")
         holder.expect("CommitUnknown")
         set_limit("REPLACED_S", 30.0, change=monkeypatch.setattr)  # the holder closes its files now
-        if suffix == "-shm":  # nothing is lost with it: both continue, one after the other
+        if suffix == "-shm":  # no row is lost: both continue, one after the other
             with standfast.open(path, data_dir=tmp_path) as sf:
                 put(sf, "k-ours")
                 holder.tell("again")
@@ -567,7 +567,7 @@ def lose_rows_without_locks(path: str) -> None:
 
 
 def add_tasks(path: str) -> None:
-    """As many as were lost and more: the sequence numbers of the lost rows are used again."""
+    """Add at least as many tasks as were lost, so that the sequence numbers of the lost rows are used again."""
     sf = standfast.open(path, data_dir=os.path.dirname(path))
     for n in range(9):
         sf.tasks.add(f"other {n}")
@@ -576,7 +576,7 @@ def add_tasks(path: str) -> None:
 
 
 def test_a_removed_index_and_a_foreign_checkpoint_do_not_damage_the_database(path: Path) -> None:
-    """R3: the next commit would checkpoint too, by an index that counts frames which the WAL has no more."""
+    """R3: the next commit would checkpoint too, but its WAL index counts frames that the WAL no longer has."""
     with Child("tests.db.test_sqlite_guard:fill_the_wal", path=str(path)) as writer:
         writer.expect("ready")
         Path(f"{path}-shm").unlink()
@@ -587,7 +587,7 @@ def test_a_removed_index_and_a_foreign_checkpoint_do_not_damage_the_database(pat
 
 
 def fill_the_wal(path: str) -> None:
-    """Up to the size at which SQLite checkpoints with the next commit: 1,000 frames."""
+    """Write 1,000 frames, the size at which SQLite checkpoints with the next commit."""
     sf = standfast.open(path, data_dir=os.path.dirname(path))
     n = 0
     while os.stat(f"{path}-wal").st_size < 32 + 996 * (4096 + 24):
@@ -628,7 +628,7 @@ def open_and_close(path: str, name: str) -> None:
 def test_a_write_into_another_store_or_a_later_epoch_is_refused(
     sf: standfast.Standfast, path: Path, key: str, value: str
 ) -> None:
-    """RULES 12: compared in every write transaction; nothing of the write is kept."""
+    """RULES 12: every write transaction compares store and epoch; the refused write is rolled back."""
     put(sf, "k-before")
     engine = sf.engine
     checkpoint(path, f"UPDATE meta SET value = '{value}' WHERE key = '{key}'")
@@ -644,7 +644,7 @@ def test_an_engine_knows_its_store_and_epoch(sf: standfast.Standfast) -> None:
 
 
 def test_a_database_file_that_is_a_mount_point_is_refused(tmp_path: Path) -> None:
-    """R5: the file has two paths then, each with a WAL of its own. A directory that is mounted works."""
+    """R5: such a file has two paths, each with its own WAL. A mounted directory works."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     (tmp_path / "c").mkdir()
@@ -677,7 +677,7 @@ def test_deleted_text_is_overwritten(path: Path, tmp_path: Path) -> None:
 
 
 def test_stock_sqlite_reads_every_table_without_anything_of_ours(sf: standfast.Standfast, path: Path) -> None:
-    """000-10: no function or extension is needed to read."""
+    """000-10: reading needs no function and no extension."""
     put(sf, "k-seen")
     script = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
@@ -693,12 +693,12 @@ def test_stock_sqlite_reads_every_table_without_anything_of_ours(sf: standfast.S
 
 
 def test_stock_sqlite_cannot_change_a_row_of_any_table(sf: standfast.Standfast, path: Path) -> None:
-    """000-30: inserting, changing and deleting fail by name, and nothing is changed."""
+    """000-30: INSERT, UPDATE and DELETE fail with the name of the guard, and no row changes."""
     put(sf, "k-ours")
     sf.leases.acquire("deploy")
     sf.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as stock:
-        # An index of words takes no guard: nothing relies on it.
+        # The word index has no guard, because no promise depends on it.
         listed = (
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'search!_words%' ESCAPE '!'"
             " AND name NOT LIKE 'knowledge!_words%' ESCAPE '!'"
@@ -749,7 +749,7 @@ def test_a_linked_sqlite_that_loses_committed_rows_is_refused(version: str, safe
 
 
 def test_the_library_that_is_linked_here_is_safe() -> None:
-    """What counts is the library at run time: an update of a lock file has downgraded it elsewhere before."""
+    """The test checks the library at run time, because an updated lock file may downgrade it."""
     library.check()
 
 
@@ -763,7 +763,7 @@ def test_a_savepoint_rolled_back_after_the_cache_spilled_loses_nothing(tmp_path:
 
 
 def spill_and_fail(path: str) -> None:
-    """Forty writes in one commit, more than the page cache holds, and the last one fails."""
+    """Commit forty writes, which exceed the page cache. The last one fails."""
     from tests.db.test_sqlite_write import OnPurpose, queue_up
 
     sf = standfast.open(path, data_dir=os.path.dirname(path))
@@ -783,7 +783,7 @@ def spill_and_fail(path: str) -> None:
     for n in range(20):
         put(sf, f"k-later-{n}")
     say(f"acknowledged {40 - failed}, failed {failed}")
-    heard()  # and is killed here: nothing is closed
+    heard()  # the process is killed here and closes nothing
 
 
 # -- the caretaker -----------------------------------------------------------------------------------------------
@@ -792,7 +792,7 @@ def spill_and_fail(path: str) -> None:
 def test_a_log_that_a_reader_made_large_is_given_back(
     sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """001-41: past its bound the log is truncated, off the path of the writers."""
+    """001-41: past its limit the log is truncated by a thread other than the writer."""
     set_limit("LOG_MAX_BYTES", 256 * 1024, change=monkeypatch.setattr)
     set_limit("_CARE_EVERY", 8, change=monkeypatch.setattr)
     pinned = sf.rows("SELECT key, (SELECT count(*) FROM meta) FROM meta")
@@ -801,7 +801,7 @@ def test_a_log_that_a_reader_made_large_is_given_back(
         put(sf, f"k-pinned-{n}", "x" * 60_000)
     assert os.stat(f"{path}-wal").st_size > 2 * 1024 * 1024
     pinned.close()  # type: ignore[attr-defined]
-    deadline = time.monotonic() + 60  # a thread of its own truncates it, when the machine lets it run
+    deadline = time.monotonic() + 60  # a background thread truncates the log when it is scheduled
     while os.stat(f"{path}-wal").st_size > 256 * 1024 and time.monotonic() < deadline:
         put(sf, f"k-free-{time.monotonic_ns()}")
     assert os.stat(f"{path}-wal").st_size <= 256 * 1024

@@ -26,7 +26,7 @@ from tests.skipping import or_skip
 
 @pytest.mark.parametrize("what", ["write", "block", "read"])
 def test_an_interrupt_at_any_point_hits_only_its_caller(tmp_path: Path, what: str) -> None:
-    """000-1: no caller hangs, nothing acknowledged is missing, nothing is there twice."""
+    """000-1: no caller hangs, no acknowledged row is missing, and no row is stored twice."""
     path, oracle = tmp_path / "standfast.db", tmp_path / "oracle"
     with Child(
         "standfast_prove.campaigns.interrupts:interrupt_everywhere",
@@ -46,16 +46,16 @@ def test_an_interrupt_at_any_point_hits_only_its_caller(tmp_path: Path, what: st
 
 
 def test_an_interrupt_at_any_point_of_opening_and_closing_leaves_the_store_free(tmp_path: Path) -> None:
-    """000-1, 003-33: the next opening works, in this process and in another."""
+    """000-1, 003-33: the store can then be opened in this process and in another."""
     path = tmp_path / "standfast.db"
     with Child("standfast_prove.campaigns.interrupts:open_under_interrupts", path=str(path), every=5) as child:
         assert int(child.hear(120)) > 20
         child.hear()
-        with standfast.open(path, data_dir=tmp_path) as sf:  # the child is alive and must not hold anything
+        with standfast.open(path, data_dir=tmp_path) as sf:  # the child is alive and must hold no lock
             put(sf, "k-other")
 
 
-# -- where it takes time ---------------------------------------------------------------------------------------
+# -- slow places -----------------------------------------------------------------------------------------------
 
 
 def lead_and_sync_slowly(path: str, oracle: str) -> None:
@@ -69,7 +69,7 @@ def lead_and_sync_slowly(path: str, oracle: str) -> None:
     tasks: list[Task] = []
 
     def body(tx: Any) -> None:
-        # Runs in the leading main thread: those who come now are the leader's next batch, or share this one.
+        # This runs in the leading main thread: callers that arrive now join this batch or the leader's next one.
         if not tasks:
             tasks.extend(Task(follow, n) for n in range(6))
             threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

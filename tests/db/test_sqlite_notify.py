@@ -1,4 +1,4 @@
-"""Waiting for a commit of another process: by inotify, by the time of a file, and without either."""
+"""Waiting for a commit of another process: by inotify, by the mtime of a file, and by polling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG_S = 60.0
 
 
 def rung_by_time(bell: notify.Bell) -> None:
-    """As on systems without inotify, one second later."""
+    """Notify by mtime, as on systems without inotify: 1 s later."""
     found = os.stat(bell.path)
     os.utime(bell.path, ns=(found.st_atime_ns, found.st_mtime_ns + 1_000_000_000))
 
@@ -27,7 +27,7 @@ def rung_by_time(bell: notify.Bell) -> None:
 def test_a_watch_hears_each_ring_once(
     tmp_path: Path, made: Callable[[str], Watch], ring: Callable[[notify.Bell], None]
 ) -> None:
-    """A waiter is woken by a commit, and by nothing else."""
+    """Only a commit wakes a waiter."""
     bell = notify.Bell(str(tmp_path / "bell"))
     watch = made(bell.path)
     try:
@@ -37,7 +37,7 @@ def test_a_watch_hears_each_ring_once(
         assert not watch.wait(0)
     finally:
         watch.close()
-        watch.close()  # a second time does nothing
+        watch.close()  # a second call does nothing
         bell.close()
 
 
@@ -48,5 +48,5 @@ def test_without_a_watch_of_the_kernel_a_waiting_caller_polls(tmp_path: Path, mo
     monkeypatch.setattr(inotify, "watch", refused)
     watch = notify.watch(str(tmp_path / "bell"))
     assert not watch.wait(0)
-    assert watch.wait(LONG_S)  # well before: the caller reads the store again
+    assert watch.wait(LONG_S)  # well before its timeout: the caller reads the store again
     watch.close()

@@ -1,4 +1,4 @@
-"""Opening a SQLite store: where it may be, who may see it, and from which kind of package."""
+"""Opening a SQLite store: allowed file systems, file modes, and installation from a wheel or a zipapp."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOUNTS = """\
         ("/home/ann/.standfast", "nfs4"),
         ("/home", "nfs4"),
         ("/home/local/ann", "xfs"),
-        ("/home2/ann", "ext4"),  # not below /home, however it begins
+        ("/home2/ann", "ext4"),  # not below /home, although the path begins with these characters
         ("/mnt/with space/store", "fuse.sshfs"),
         ("/mnt/c/Users", "9p"),
         ("/mnt/twice/store", "btrfs"),  # the later mount covers the earlier one
@@ -54,7 +54,7 @@ def test_the_file_system_of_a_directory_is_found_in_the_list_of_mounts(directory
 def test_a_network_file_system_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """002-23, 002-24: the log needs shared memory and real locks: there rows would be lost without an error."""
+    """002-23, 002-24: the WAL needs shared memory and real locks; a network file system would silently lose rows."""
     monkeypatch.setattr(place, "file_system", lambda directory: kind)
     with pytest.raises(standfast.UnsafeStorage, match=f"network file system \\({kind}\\)") as caught:
         standfast.open(tmp_path / "standfast.db", data_dir=tmp_path)
@@ -136,7 +136,7 @@ def test_a_link_instead_of_the_file_is_refused_and_its_target_not_changed(tmp_pa
 
 
 def test_a_second_name_of_the_same_file_is_refused(tmp_path: Path) -> None:
-    """Two names have two logs: two hundred acknowledged rows were lost that way."""
+    """A file with two names would have two WALs, which lost 200 acknowledged rows."""
     standfast.open(tmp_path / "standfast.db", data_dir=tmp_path).close()
     os.link(tmp_path / "standfast.db", tmp_path / "alias.db")
     for name in ("standfast.db", "alias.db"):
@@ -162,7 +162,7 @@ def test_a_refused_opening_leaves_nothing_open(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-# -- who may see it ------------------------------------------------------------------------------------------
+# -- file modes ----------------------------------------------------------------------------------------------
 
 
 def test_directory_and_files_are_private_from_the_first_byte(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def open_with_open_mask(path: str, data_dir: str) -> None:
     open_for_others: list[str] = []
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
-        # At every event of the interpreter, not only at the end: a file must never have been open to others.
+        # Check at every event of the interpreter, not only at the end: other users may never have access to a file.
         for file in seen:
             with suppress(FileNotFoundError):
                 if os.stat(file).st_mode & 0o077:
@@ -230,7 +230,7 @@ def library_beside(place: Path) -> Path:
 
 
 def run_isolated(command: list[str | Path], path: Path, **environment: str) -> list[str]:
-    """Outside the source tree, with no site packages of ours; and within thirty seconds."""
+    """Run outside the source tree, without site packages of this environment, for at most 30 s."""
     words, settings = [*command, path, path.parent], os.environ | environment
     done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, env=settings, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -240,7 +240,7 @@ def run_isolated(command: list[str | Path], path: Path, **environment: str) -> l
 def test_a_store_is_made_from_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
     """003-14: schema and migrations are code inside the package.
 
-    000-44, 003-2: installed where nothing of ours is, it writes, quits, runs again and remembers, in thirty seconds.
+    000-44, 003-2: on a clean installation it writes, exits, starts again and reads its rows, within 30 s.
     """
     site = library_beside(tmp_path / "site")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel]
@@ -254,7 +254,7 @@ def test_a_store_is_made_from_an_installed_wheel(wheel: Path, tmp_path: Path) ->
 
 
 def test_a_store_is_made_from_a_zipapp_with_apsw_beside_it(wheel: Path, tmp_path: Path) -> None:
-    """003-14: nothing is looked up in a directory at run time."""
+    """003-14: standfast reads no file of its package by path at run time."""
     import zipfile
 
     application = tmp_path / "application"

@@ -1,4 +1,4 @@
-"""Reading a SQLite store: snapshots that do not wait, block no other process, and end in time."""
+"""Reading a SQLite store: a snapshot waits for no process, blocks none, and ends at its time limit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_read_sees_one_snapshot_while_a_writer_continues(sf: standfast.Standfa
 
     def body(tx: Tx) -> tuple[int, int]:
         before = count(tx)
-        assert Task(put, sf, "k-meanwhile").done() is None  # the writer is through while we read
+        assert Task(put, sf, "k-meanwhile").done() is None  # the writer commits during the read
         return before, count(tx)
 
     assert sf.read(body) == (0, 0)
@@ -52,7 +52,7 @@ def test_an_open_transaction_keeps_no_reader_waiting(sf: standfast.Standfast) ->
         read: list[int] = []
         assert Task(lambda: read.append(sf.read(count))).done() is None
         assert read == [1]
-        assert sf.read(count) == 1  # in the thread that holds the block, too
+        assert sf.read(count) == 1  # also in the thread that holds the block
 
 
 def test_twenty_readers_at_once_each_get_a_connection(sf: standfast.Standfast) -> None:
@@ -112,7 +112,7 @@ def test_a_persons_query_does_nothing_but_read(sf: standfast.Standfast, text: st
 
 
 def test_a_text_whose_bytes_have_changed_is_damage_by_name(tmp_path: Path) -> None:
-    """A caller that reads it gets Corrupt and no codec error. All other callers continue."""
+    """A caller that reads the text gets Corrupt, not a codec error. All other callers continue."""
     path, title = tmp_path / "standfast.db", b"xyzzy to be damaged"
     with standfast.open(path, data_dir=tmp_path) as sf:
         damaged, whole = sf.tasks.add(title.decode(), body="see above"), sf.tasks.add("whole")

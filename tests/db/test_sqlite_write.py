@@ -1,4 +1,4 @@
-"""How a write reaches a SQLite file beside others: in one process, and against foreign programs."""
+"""Concurrent writes to a SQLite file: by threads of one process, and beside foreign programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OnPurpose(Exception):
 
 
 def queue_up(sf: standfast.Standfast, functions: list[Callable[[], object]]) -> list[Task]:
-    """Start a thread for each while a transaction keeps the lead, so that they all wait in one queue."""
+    """Start a thread for each write while a transaction holds the lock, so that all wait in one queue."""
     with sf.transaction():
         tasks = [Task(function) for function in functions]
         while sf.engine._writer.waiting() < len(tasks):  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ def test_an_error_of_one_body_in_a_group_commit_reaches_only_its_caller(sf: stan
 
 
 def test_a_refusal_raised_before_a_write_rolls_back_nothing_of_a_shared_commit(sf: standfast.Standfast) -> None:
-    """RULES §1: a refusal of a body that wrote nothing is an answer; no other body runs a second time."""
+    """RULES §1: if a transaction that wrote nothing raises an error, no other transaction of the batch runs twice."""
     runs: list[int] = []
 
     def write(n: int) -> None:
@@ -128,11 +128,11 @@ def test_a_refusal_raised_after_a_write_takes_its_own_write_back(
 
 
 def test_a_slow_body_does_not_keep_the_lock_for_those_behind_it(sf: standfast.Standfast) -> None:
-    """Past its bound a batch is committed as far as it is, and the rest goes into the next one."""
+    """At its time limit the batch commits its finished writes, and the others go into the next batch."""
     started = threading.Event()
 
     def slow(tx: Tx) -> None:
-        started.wait(0.2)  # never set: the body takes 0.2 s
+        started.wait(0.2)  # never set, so that the transaction takes 0.2 s
         tx.run(INSERT, key="k-slow", value="1")
 
     tasks = queue_up(sf, [lambda: sf._store.write(slow), *(lambda n=n: put(sf, f"k{n}") for n in range(8))])
@@ -166,7 +166,7 @@ def beat(path: str) -> None:
 
 
 def test_closing_beside_writers_keeps_what_was_acknowledged_and_refuses_the_rest_by_name(tmp_path: Path) -> None:
-    """000-1: a closed store is a sentence, never a bad descriptor."""
+    """000-1: the error says that the store is closed, and is never about a bad descriptor."""
     for round in range(10):
         path = tmp_path / f"{round}.db"
         sf = standfast.open(path, data_dir=tmp_path)
@@ -202,12 +202,12 @@ def test_a_hundred_openings_and_closings_leave_no_descriptor_behind(path: Path, 
 
 
 def test_a_foreign_writer_in_the_way_is_waited_for(sf: standfast.Standfast, path: Path) -> None:
-    """000-12, 003-33: BUSY is a wait, not a failure."""
+    """000-12, 003-33: after BUSY the engine waits instead of failing."""
     foreign = apsw.Connection(str(path))
     foreign.execute("BEGIN IMMEDIATE")
     with closing(foreign):
         task = Task(put, sf, "k-waited")
-        task.join(0.4)  # longer than SQLite's own patience in our connections
+        task.join(0.4)  # longer than SQLite's busy timeout in our connections
         assert task.is_alive()
         foreign.execute("ROLLBACK")
         assert task.done() is None
@@ -257,7 +257,7 @@ def test_a_task_gives_up_a_write_while_a_foreign_program_keeps_the_lock(
 
 
 def busy_snapshot(place: Path) -> apsw.BusyError:
-    """The real thing: a connection reads, another writes, and the first wants to write too: 517."""
+    """Cause a real SQLITE_BUSY_SNAPSHOT (517): one connection reads, another writes, then the first one writes."""
     place.mkdir(exist_ok=True)
     with (
         closing(apsw.Connection(str(place / "two.db"))) as first,
@@ -279,7 +279,7 @@ def test_busy_snapshot_is_what_it_is_called(tmp_path: Path) -> None:
 
 
 def test_a_body_struck_by_busy_snapshot_is_run_again(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """000-12: a snapshot that went stale cannot be waited for: the transaction starts again and the body runs again."""
+    """000-12: waiting does not help against a stale snapshot, so the engine runs the transaction again."""
     runs = []
 
     def body(tx: Tx) -> None:
@@ -294,7 +294,7 @@ def test_a_body_struck_by_busy_snapshot_is_run_again(sf: standfast.Standfast, tm
 
 
 def test_a_read_before_a_write_never_uses_a_stale_snapshot(sf: standfast.Standfast, path: Path) -> None:
-    """000-12: the two-connection case against our engine: the other one waits, and nothing fails."""
+    """000-12: two connections of our engine: the second one waits, and neither fails."""
 
     def read_then_write(tx: Tx) -> None:
         before = len(tx.all(KEYS, pattern="k%"))
@@ -311,10 +311,10 @@ WRITER_BYTE, RECOVER_BYTE, IN_USE_BYTE = 120, 122, 128
 
 
 def test_a_log_that_another_process_is_recovering_is_waited_for(path: Path, tmp_path: Path) -> None:
-    """000-12: BUSY_RECOVERY is a wait too. A process that recovers holds the locks on the shared memory."""
+    """000-12: the engine waits on BUSY_RECOVERY too. The recovering process holds the locks on the shared memory."""
     with standfast.open(path, data_dir=tmp_path) as sf:
         put(sf, "k-before")
-    Path(f"{path}-shm").write_bytes(bytes(32768))  # nothing in it is valid: the next process has to recover
+    Path(f"{path}-shm").write_bytes(bytes(32768))  # the index is invalid, so the next process has to recover
     with Child("tests.db.test_sqlite_write:recover_for_ever", shm=f"{path}-shm") as recovering:
         recovering.expect("recovering")
         with closing(apsw.Connection(str(path))) as other, pytest.raises(apsw.BusyError) as caught:
@@ -385,7 +385,7 @@ def test_a_block_past_its_limit_is_rolled_back_and_others_continue_while_it_stil
         with sf.transaction() as tx:
             tx.leases.acquire("deploy")
             waiting = Task(put, sf, "k-other")
-            assert waiting.done() is None  # while this block is still open
+            assert waiting.done() is None  # this block is still open
             tx.leases.acquire("release")
 
     with pytest.raises(standfast.StorageError) as caught:

@@ -1,4 +1,4 @@
-"""The writer thread: what it does for callers, what they can withdraw, and that no caller hurts another.
+"""The writer thread: it runs callers' transactions, callers can withdraw waiting ones, and no caller hurts another.
 
 The lock between processes is held here by a `with store.transaction()` of this process, or by a FileLock of the
 test; the writer thread waits for it in the kernel's queue.
@@ -47,7 +47,7 @@ def sf(path: Path, tmp_path: Path) -> Iterator[standfast.Standfast]:
 
 @pytest.fixture
 def taken(sf: standfast.Standfast, path: Path) -> Iterator[FileLock]:
-    """The turn of another process."""
+    """Hold the lock as another process would."""
     lock = FileLock(f"{path}.lock")
     lock.acquire(5)
     yield lock
@@ -67,7 +67,7 @@ def who(tx: Any) -> str:
 
 
 def test_one_thread_runs_the_bodies_of_all_callers(sf: standfast.Standfast, path: Path, taken: FileLock) -> None:
-    """RULES 15: no caller touches the connection, so what hits a caller cannot reach another."""
+    """RULES 15: no caller uses the connection, so an exception in one caller cannot reach another."""
     threads: list[threading.Thread] = []
     tasks = [Task(lambda: sf._store.write(lambda _: threads.append(threading.current_thread()))) for _ in range(3)]
     until_it_waits(path, os.getpid())
@@ -164,7 +164,7 @@ def test_an_interrupt_while_another_thread_does_the_work_waits_until_it_is_done(
 def test_an_interrupt_while_that_thread_waits_for_a_foreign_program_undoes_it(
     sf: standfast.Standfast, path: Path
 ) -> None:
-    """The lock between our processes is ours, the database belongs to another program for a while."""
+    """Our process holds the store's lock, and meanwhile a foreign program holds SQLite's lock."""
     foreign = apsw.Connection(str(path))
     migrate.define_guard(foreign)
     with Child("tests.db.test_sqlite_writer:writes_in_its_turn", path=str(path), slow_s=0) as child:
@@ -222,7 +222,7 @@ def is_hit(path: str, slow_s: float) -> None:
 
 
 def waiting_to_be_hit(child: Child, path: Path, taken: FileLock) -> None:
-    """It has opened the store, and its writer thread waits for the lock."""
+    """A process that has opened the store and whose writer thread waits for the lock."""
     taken.release()
     child.expect("open")
     taken.acquire(5)
@@ -252,7 +252,7 @@ def test_a_write_that_raised_while_it_waited_is_never_made(
 def test_a_caller_hit_while_its_body_runs_hurts_no_caller_of_the_same_commit(
     sf: standfast.Standfast, path: Path, taken: FileLock
 ) -> None:
-    """RULES 15: the others are answered, and nothing of theirs is made twice."""
+    """RULES 15: the other callers get their answers, and none of their writes is made twice."""
     with Child("tests.db.test_sqlite_writer:is_hit", path=str(path), slow_s=0.5) as child:
         waiting_to_be_hit(child, path, taken)
         taken.release()
@@ -286,7 +286,7 @@ def test_a_body_that_raises_system_exit_fails_only_its_own_caller(
 def test_a_statement_that_runs_past_the_limit_of_its_block_is_ended(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-33: the block's limit holds while SQLite computes, too."""
+    """003-33: the time limit of the block also applies while SQLite runs a statement."""
     set_limit("TRANSACTION_MAX_S", 0.2, change=monkeypatch.setattr)
 
     def compute() -> None:
@@ -314,7 +314,7 @@ def test_a_caller_that_holds_a_transaction_can_have_the_wal_synced(sf: standfast
 def test_a_submitted_body_is_refused_at_its_deadline(
     sf: standfast.Standfast, path: Path, taken: FileLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No caller waits for it, and the writer thread waits in the kernel: the answer still comes."""
+    """The call is refused in time, although no caller waits for it and the writer thread waits in the kernel."""
     set_limit("DEADLINE_S", 0.2, change=monkeypatch.setattr)
     with pytest.raises(Busy, match=f"process {os.getpid()}"):
         asyncio.run(submitted(sf._store, inserting("k-never")))
@@ -333,7 +333,7 @@ def test_closing_gives_up_at_its_timeout_while_another_process_keeps_the_lock(
     lock = FileLock(f"{path}.lock")
     lock.acquire(5)
     with pytest.raises(Busy):
-        put(sf, "k-never")  # leaves the thread in the kernel's queue
+        put(sf, "k-never")  # the thread stays in the kernel's queue
     assert not engine.close(timeout_s=0.1)  # type: ignore[attr-defined]
     engine.close_later()  # type: ignore[attr-defined]
     with pytest.raises(InvalidInput):
@@ -349,7 +349,7 @@ def test_closing_gives_up_at_its_timeout_while_another_process_keeps_the_lock(
 
 
 def test_threads_that_write_on_and_on_share_their_commits(sf: standfast.Standfast) -> None:
-    """Sixty-four callers share their commits."""
+    """64 callers share commits."""
     together = threading.Barrier(64)
 
     def write() -> None:
@@ -368,7 +368,7 @@ def test_threads_that_write_on_and_on_share_their_commits(sf: standfast.Standfas
 
 @pytest.mark.parametrize("kind", ["asynchronous", "signal"])
 def test_a_storm_of_exceptions_in_some_callers_hurts_no_other_caller(tmp_path: Path, kind: str) -> None:
-    """R10, RULES 15: the callers that are not hit get no error and do not hang; nothing is lost or there twice."""
+    """R10, RULES 15: callers without an exception get no error and do not hang; no row is lost or stored twice."""
     with Child(
         f"standfast_prove.campaigns.interrupts:{kind}_storm", path=str(tmp_path / "standfast.db"), seed=1, acts=400
     ) as child:
@@ -489,7 +489,7 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_it_does_not_have(path: P
 
 
 def test_a_closed_store_leaves_no_thread(path: Path, tmp_path: Path) -> None:
-    """A fork, and the end of a command, must not meet a thread that is just ending."""
+    """A fork or the exit of a command must not happen while a thread is ending."""
     before = threading.active_count()
     for n in range(20):
         with standfast.open(path, data_dir=tmp_path) as sf:

@@ -1,4 +1,4 @@
-"""The contract between the engines and the resources: what a transaction promises, on both."""
+"""The contract between the engines and the resources: the guarantees of a transaction on both engines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_raised_error_rolls_back_and_passes_unchanged(sf: standfast.Standfast)
 
 
 def test_a_raised_refusal_is_raised_outside_by_write_and_read(sf: standfast.Standfast) -> None:
-    """RULES §1: with and without a write before it; the write is taken back."""
+    """RULES §1: with and without a write before the error; the write is rolled back."""
     refusal = standfast.NotFound("there is none")
 
     def refuse(tx: Tx) -> None:
@@ -108,7 +108,7 @@ def test_a_failing_body_in_a_shared_batch_fails_alone(sf: standfast.Standfast) -
 
 
 def test_the_moment_of_a_transaction_is_one_and_can_be_injected(engine_url: str, tmp_path: Path) -> None:
-    """000-48: time comes from the clock the caller gave."""
+    """000-48: time comes from the clock that the caller passed."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
 
@@ -152,7 +152,7 @@ def test_what_waits_or_calls_out_is_refused_inside_a_block(sf: standfast.Standfa
 
 
 def test_a_block_that_takes_too_long_is_ended_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """001-67: on SQLite, where a block keeps every writer waiting; PostgreSQL's server ends its own."""
+    """001-67: SQLite only, where a block delays every writer; PostgreSQL's server ends such a block itself."""
     monkeypatch.setattr("standfast.db.sqlite.operations.TRANSACTION_MAX_S", 0.2)
     ended = threading.Event()
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:
@@ -167,7 +167,7 @@ def test_a_block_that_takes_too_long_is_ended_for_the_others(tmp_path: Path, mon
 
 
 def test_a_persons_query_reads_and_never_writes(sf: standfast.Standfast) -> None:
-    """000-27: no way in past the verbs."""
+    """000-27: no query can change a row without a method."""
     assert list(sf.rows("SELECT 1 AS one")) == [{"one": 1}]
     for bad in ("DELETE FROM meta", "INSERT INTO meta VALUES ('a', 'b')", "DROP TABLE meta", "nonsense"):
         with pytest.raises(standfast.InvalidInput):
@@ -205,7 +205,7 @@ def test_two_handles_share_a_store_and_the_first_may_go(engine_url: str, tmp_pat
 
 
 def test_memory_is_a_private_store_that_ends_at_close(tmp_path: Path) -> None:
-    """001-27: to persist is a choice. 003-20: a whole store for a test in one move."""
+    """001-27: persistence is a choice. 003-20: one call makes a whole store for a test."""
     with standfast.open(":memory:", data_dir=tmp_path) as sf:
         sf.leases.acquire("a")
         path = sf.engine.facts()["path"]
@@ -215,7 +215,7 @@ def test_memory_is_a_private_store_that_ends_at_close(tmp_path: Path) -> None:
 
 
 def test_a_waiting_reader_is_woken_by_a_commit(sf: standfast.Standfast) -> None:
-    """001-49: a commit is heard, in this process and in others."""
+    """001-49: a commit notifies readers in this process and in others."""
     with sf._store.watch() as watch:
         watch.wait(0)
         writer = threading.Timer(0.1, lambda: sf.leases.acquire("a"))
@@ -225,7 +225,7 @@ def test_a_waiting_reader_is_woken_by_a_commit(sf: standfast.Standfast) -> None:
 
 
 def test_a_row_that_must_be_there_and_is_not_is_damage_by_name(sf: standfast.Standfast) -> None:
-    """As where an index disagrees with its table: reported by a message, not by a failed assertion."""
+    """For example an index disagrees with its table: the error is a message, not a failed assertion."""
     nothing = statement("SELECT 1 AS n WHERE 1 = 0")
     with pytest.raises(standfast.Corrupt, match="contradicts itself"):
         sf._store.read(lambda tx: tx.one(nothing))

@@ -1,4 +1,4 @@
-"""The memory of stores: a store that vanished is reported as missing, never begun again without a word."""
+"""The memory of stores: a missing store is reported and is never silently created again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.remembering import environment, run
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The home of this process and of its children; stores in it are remembered."""
+    """The home of this process and of its children. standfast remembers the stores in it."""
     with remembering.home() as made:
         monkeypatch.setenv("HOME", str(made))
         monkeypatch.delenv("STANDFAST_REMEMBER")
@@ -43,7 +43,7 @@ def code(error: str) -> str:
     return str(json.loads(error)["error"]["code"])
 
 
-# The content of the file, and when it is written.
+# The content of the file, and the times of its writes.
 
 
 def test_one_private_file_has_the_location_of_the_store(home: Path) -> None:
@@ -71,7 +71,7 @@ def test_one_private_file_has_the_location_of_the_store(home: Path) -> None:
 
 
 def test_an_effect_that_begins_is_remembered_by_its_newest_row_before_it_is_sent(home: Path) -> None:
-    """002-11: after a restore, what was sent must not be older than the memory of it."""
+    """002-11: after a restore, the memory must know at least the newest effect that may have been sent."""
     with standfast.open() as sf:
         begun = sf.effects.begin("mail.send", {"to": "ann"})
         history = [event for event in sf.journal.tail(limit=100).events if event.subject == begun.id]
@@ -80,7 +80,7 @@ def test_an_effect_that_begins_is_remembered_by_its_newest_row_before_it_is_sent
 
 
 def test_other_stores_are_named_as_not_read_and_the_own_one_is_not(home: Path) -> None:
-    """An answer says which stores of this host it left out."""
+    """An answer names the stores of this host that it did not read."""
     from standfast.views.coverage import unread_stores
 
     with standfast.open() as sf:
@@ -99,7 +99,7 @@ def test_the_directory_follows_the_state_home(home: Path, monkeypatch: pytest.Mo
 
 
 def test_the_number_of_an_effect_is_noted_before_it_is_done(home: Path) -> None:
-    """Decision 18: what may have been sent is known outside the store. All ways to dispatch."""
+    """Decision 18: on every way to dispatch, the memory outside the store knows effects that may have been sent."""
     seen: list[dict[str, Any]] = []
 
     def act(_: object) -> None:
@@ -121,7 +121,7 @@ def test_the_number_of_an_effect_is_noted_before_it_is_done(home: Path) -> None:
 
 
 def test_any_path_can_be_remembered(home: Path) -> None:
-    """A file is JSON, and is recognised as text: both must agree on every name."""
+    """The file is written as JSON and searched as text: both must agree on every path."""
     for name in ('quo"te', "back\\slash", "ünïcödé 漢", "new\u2028line", "a" * 200):
         path = home / name / "s.db"
         standfast.open(path).close()
@@ -201,7 +201,7 @@ def test_nothing_in_a_temporary_directory_is_remembered(
 
 
 def test_a_new_process_does_not_begin_again_where_a_store_was(home: Path) -> None:
-    """000-1: R1, the second half. Every command says so: those that write and those that only look."""
+    """000-1, R1: commands that write and commands that only read report the missing store."""
     assert run(home, "task", "add", "x").returncode == 0
     shutil.rmtree(home / ".standfast")
     for words in (
@@ -303,7 +303,7 @@ def test_a_dropped_database_of_a_server_is_missing_too(
     assert run(home, "task", "add", "y", STANDFAST_DB_URL=pg_database).returncode == 0
 
 
-# Where it runs.
+# Containers and CI runners.
 
 
 def test_a_container_that_starts_with_an_empty_volume(home: Path) -> None:
@@ -323,19 +323,19 @@ def test_a_container_that_starts_with_an_empty_volume(home: Path) -> None:
 
 
 def test_a_ci_runner_that_cleans_its_home(home: Path) -> None:
-    """It removes all of the home, the memory included: the next job begins with an empty store."""
+    """The runner removes the whole home with the memory of stores: the next job begins with an empty store."""
     for _ in range(2):
         assert run(home, "task", "add", "x").returncode == 0
         for left in home.iterdir():
             shutil.rmtree(left)
     assert run(home, "task", "add", "x").returncode == 0
-    shutil.rmtree(home / ".standfast")  # and one that removes only the data reports this
+    shutil.rmtree(home / ".standfast")  # a runner that removes only the data gets an error
     assert run(home, "task", "add", "x").returncode == 78
     assert run(home, "task", "add", "x", STANDFAST_REMEMBER="0").returncode == 0
 
 
 def test_a_state_directory_that_cannot_be_written(home: Path) -> None:
-    """A file is in the place of the directory, which also stops root. Work continues, and `doctor` reports it."""
+    """A file in place of the directory also stops root. Work continues, and `doctor` reports the problem."""
     (home / ".local").write_text("in the way")
     assert run(home, "task", "add", "x").returncode == 0
     with standfast.open() as sf:
@@ -363,7 +363,7 @@ def test_a_hook_spools_and_prints_one_line(home: Path) -> None:
 
 
 def test_a_hook_refuses_every_call_if_the_missing_store_had_gates(home: Path) -> None:
-    """The gates are gone with the store; so is their copy."""
+    """The store is missing, and with it its gates and their copy."""
     run(home, "gate", "add", "git push*")
     shutil.rmtree(home / ".standfast")
     done = run(home, "hook", "claude-code", input=json.dumps(bash("PreToolUse", "ls", cwd=home)))
@@ -398,7 +398,7 @@ def test_create_refuses_to_replace_a_store(home: Path) -> None:
 
 
 def test_an_agent_may_create_a_first_store_and_not_another_one(home: Path) -> None:
-    """RULES 9: to begin again is a reset, and the message names the variable that marks the agent."""
+    """RULES 9: a new store in place of a missing one is a reset. The message names the variable of the agent."""
     assert run(home, "store", "create", CLAUDECODE="1").returncode == 0
     shutil.rmtree(home / ".standfast")
     done = run(home, "store", "create", "--if-missing", CLAUDECODE="1")
@@ -510,14 +510,14 @@ def test_a_terminal_is_asked(home: Path) -> None:
             while os.read(fd, 1000):
                 pass
         except OSError:
-            pass  # the terminal is gone with its last process
+            pass  # the terminal is closed with its last process
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
         os.close(fd)
     assert subprocess.run(["ls", home / ".standfast"], capture_output=True, text=True).stdout.count("reset-") == 1
 
 
 def test_the_all_clear_names_the_stores_it_did_not_read(home: Path) -> None:
-    """002-18: an all-clear speaks for the stores it read, and names the others."""
+    """002-18: "nothing waits" covers the stores that the command read; the others are named."""
     run(home, "task", "add", "x", STANDFAST_DB_URL=str(home / "other.db"))
     said = run(home, "status").stdout
     assert "Nothing needs you now in this store." in said
@@ -527,7 +527,7 @@ def test_the_all_clear_names_the_stores_it_did_not_read(home: Path) -> None:
 
 @pytest.mark.parametrize("words", [["approval", "list"], ["approve"], ["brief"]], ids=" ".join)
 def test_what_waits_and_the_brief_name_the_stores_they_did_not_read(home: Path, words: list[str]) -> None:
-    """002-18: with a store of its own and without one, on stderr."""
+    """002-18: on stderr, with and without a store of the caller."""
     other = str(home / "other.db")
     run(home, "task", "add", "x", STANDFAST_DB_URL=other)
     said = f"standfast: Not read: {other} (standfast store list)"

@@ -1,4 +1,4 @@
-"""A handle belongs to one store: it never continues in another one, and never in an empty one."""
+"""A handle belongs to one store: it never continues in another store, nor in an empty one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pay(sf: standfast.Standfast, sent: list[str]) -> None:
 
 
 def refusals(sf: standfast.Standfast, times: int = 3) -> list[str]:
-    """The codes of so many writes, all refused; each is one whose exit code is 75 or 78."""
+    """Make writes that are all refused. Returns their error codes, each with exit code 75 or 78."""
     codes = []
     for n in range(times):
         with pytest.raises(standfast.StorageError) as caught:
@@ -67,7 +67,7 @@ def test_an_effect_is_not_sent_again_after_the_store_was_deleted(store: Path) ->
 
 
 def test_an_effect_is_not_sent_again_after_the_log_was_deleted(store: Path) -> None:
-    """002-11: without its log the file has no store any more."""
+    """002-11: without its WAL the file contains no store."""
     sent: list[str] = []
     with opened(store) as sf:
         pay(sf, sent)
@@ -95,7 +95,7 @@ def test_a_store_that_was_copied_over_ours_is_refused(store: Path, tmp_path: Pat
 
 
 def test_a_handle_does_not_continue_in_an_older_state_of_its_store(store: Path, tmp_path: Path) -> None:
-    """Decision 18: the row behind which an effect was sent is gone, so it would be sent again."""
+    """Decision 18: the row of a sent effect is missing, so the effect would be sent again."""
     sent: list[str] = []
     with opened(store) as sf:
         sf.state.set("before", 1)
@@ -210,7 +210,7 @@ def test_a_forked_child_does_not_create_a_store(store: Path) -> None:
 
 
 def test_a_forked_child_does_not_continue_in_another_store(engine_url: str, tmp_path: Path) -> None:
-    """Both engines: the child opens its own connection, and compares."""
+    """On both engines the child opens its own connection and compares the store id."""
     with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
         sf.state.set("a", 1)
         ready, go = os.pipe()
@@ -232,7 +232,7 @@ def test_a_forked_child_does_not_continue_in_another_store(engine_url: str, tmp_
 
 
 def test_a_handle_of_an_older_epoch_is_refused_at_its_next_write(engine_url: str, tmp_path: Path) -> None:
-    """RULES 12: a restore raises the epoch, and needs no other way to stop old handles."""
+    """RULES 12: a restore raises the epoch, which stops old handles."""
     raising = (
         "from tests.db.test_store_pin import RAISE_EPOCH\nsf._store.write(lambda tx: tx.run(RAISE_EPOCH))\nsay('2')"
     )
@@ -268,7 +268,7 @@ def test_an_empty_file_in_place_of_the_store_is_not_filled(store: Path) -> None:
 
 
 def test_an_empty_database_in_place_of_the_store_is_not_filled(store: Path) -> None:
-    """A file of pages without a table is as empty as no file."""
+    """A database file without a table counts as no file."""
     with opened(store) as sf:
         sf.state.set("a", 1)
         shutil.rmtree(store)

@@ -1,6 +1,6 @@
-"""Two of a kind: two holders, sessions, loops or stores at once, where one row alone would hide a missing condition.
+"""Tests with two holders, sessions, loops or stores, because one row would hide a missing SQL condition.
 
-test_neighbours.py lets every method run beside a neighbour; here are the cases that need a certain story.
+test_neighbours.py runs every method beside a neighbour; this module has the cases that need special steps.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_the_death_of_one_process_frees_what_it_held_and_nothing_else(
     tmp_path: Path,
     kind: str,
 ) -> None:
-    """002-9: both hold one. The next claim gets the one of the dead process, and the live process keeps its own."""
+    """002-9: both processes hold a row. The next claim gets the dead process's; the live process keeps its own."""
     first, second = dead_and_alive
     hold = HOLDS[kind]
     ids = []
@@ -115,7 +115,7 @@ def test_a_question_names_the_session_that_asks(sf: standfast.Standfast) -> None
 
 
 def test_after_a_change_the_question_is_about_the_new_arguments(sf: standfast.Standfast) -> None:
-    """002-20: the stored question, its hash and the shown one are equal; else no person could approve."""
+    """002-20: the stored, the hashed and the shown question are equal; otherwise no person could approve."""
     sf.effects.plan("deploy", {"to": "staging", "note": "a"}, by="to", key="k", approve=True)
     with pytest.raises(standfast.ApprovalRequired) as caught:
         sf.effects.begin("deploy", {"to": "staging", "note": "b"}, by="to", key="k", approve=True)
@@ -130,7 +130,7 @@ def test_after_a_change_the_question_is_about_the_new_arguments(sf: standfast.St
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_run_ends_by_the_limits_of_its_own_loop(engine_url: str, tmp_path: Path, order: tuple[int, int]) -> None:
-    """002-9: one loop retries three times, the other never; each keeps its own count, whichever was made first."""
+    """002-9: one loop retries three times, the other never. Each keeps its own count, in either order of creation."""
     clock = ManualClock()
     limits = [("often", 3), ("never", 0)]
     with opened(engine_url, tmp_path, Names(), clock=clock) as sf:
@@ -145,7 +145,7 @@ def test_a_run_ends_by_the_limits_of_its_own_loop(engine_url: str, tmp_path: Pat
         sf.runs.cancel(sf.runs.list("often")[0].id, "enough")
         for name, _ in limits:
             sf.runs.claim(host="here", run_id=sf.runs.ask(name).id)
-        clock.advance("1h")  # both are out of time
+        clock.advance("1h")  # both runs have exceeded their time limit
         assert {run.loop: run.state for run in sf.runs.abandon_dead()} == {"often": "queued", "never": "abandoned"}
 
 
@@ -153,14 +153,14 @@ def test_a_run_ends_by_the_limits_of_its_own_loop(engine_url: str, tmp_path: Pat
 
 
 def test_two_stores_send_two_keys_and_do_not_wait_for_each_other(engine_url: str, tmp_path: Path) -> None:
-    """002-40: the key that a provider compares contains the store; else it would swallow the second payment."""
+    """002-40: the key that the provider compares contains the store id; otherwise it would drop the second payment."""
     keys = []
 
     def send(sf: standfast.Standfast, inside: standfast.Standfast | None = None) -> None:
         def do(call: standfast.Call) -> int:
             keys.append(call.key)
             if inside is not None:
-                contextvars.Context().run(send, inside)  # while the first one is under way in this process
+                contextvars.Context().run(send, inside)  # while the first one is in flight in this process
             return 1
 
         with sf.session("pay") as s:
@@ -177,7 +177,7 @@ def test_two_stores_send_two_keys_and_do_not_wait_for_each_other(engine_url: str
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """The files of a store in which acme has 10 credits; the store itself continues and has 110."""
+    """Copy the files of a store in which acme has 10 credits. The store then continues to 110 credits."""
     kept = tmp_path / "older"
     with opened(str(tmp_path / "standfast.db"), tmp_path, Names()) as sf:
         sf.credits.grant("acme", 10, key="first")
@@ -203,7 +203,7 @@ def restore(older: Path, sf: standfast.Standfast) -> None:
 
 
 def test_after_a_restore_the_older_store_decides_which_events_are_covered(tmp_path: Path, older: Path) -> None:
-    """001-8: a handle remembers sums of the newer store, so it is refused; a new handle counts again."""
+    """001-8: a handle that remembers sums of the newer store is refused; a new handle counts again."""
     path = str(tmp_path / "standfast.db")
     with opened(path, tmp_path, Names()) as sf:
         assert sf.credits.spend("acme", 1, key="call 1").amount == -1
@@ -232,11 +232,11 @@ def test_after_a_restore_a_handle_that_wrote_nothing_counts_again(tmp_path: Path
 def test_the_mark_of_a_failed_sync_is_removed_only_after_the_log_was_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-1: what another process acknowledged behind the gap rests on the sync of the next opener."""
+    """000-1: rows that another process acknowledged behind the gap are safe only after the next opener's sync."""
     path = tmp_path / "standfast.db"
     with opened(str(path), tmp_path, Names()) as sf:
         sf.state.set("k", 1)
-        shutil.copy(f"{path}-wal", tmp_path / "log")  # as a killed process leaves it
+        shutil.copy(f"{path}-wal", tmp_path / "log")  # as after a killed process
     shutil.copy(tmp_path / "log", f"{path}-wal")
     mark = Path(f"{path}.unsynced")
     mark.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""The ready probes in the shell: `standfast once` picks one, `effect show` names it, `effect check` asks it."""
+"""Ready probes in the shell: `standfast once` chooses one, `effect show` names it, `effect check` runs it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(tmp_path: Path, shop: Repository) -> Run:
 
 
 def hook(shop: Repository, name: str, then: str) -> None:
-    """A hook of git: it ends the push before (pre-push) or after (on the remote) the commit arrives."""
+    """A git hook that kills the push: pre-push before the commit arrives, the remote's hook after it arrived."""
     directory = (shop.path / ".git" if name == "pre-push" else shop.remote) / "hooks"
     (directory / name).write_text(f"#!/bin/sh\n{then}\n")
     (directory / name).chmod(0o755)
@@ -50,7 +50,7 @@ KILL_PARENT = "kill -9 $PPID"
 
 
 def in_doubt(run: Run, shop: Repository, *words: str) -> dict[str, Any]:
-    """`once` with a push that is killed before it sends anything."""
+    """Run `once` with a push that is killed before it sends anything."""
     hook(shop, "pre-push", KILL_PARENT)
     killed = run("once", "ship", *words, "--", "git", "push", "origin", "main")
     assert killed.returncode == 137, killed.stderr
@@ -73,14 +73,14 @@ def test_a_push_that_arrived_is_not_sent_again(run: Run, shop: Repository) -> No
     """002-20."""
     in_doubt(run, shop)
     shop("push", "-q", "origin", "main")
-    hook(shop, "pre-push", "exit 9")  # a second push would end with an error
+    hook(shop, "pre-push", "exit 9")  # a second push would fail
     again = run("once", "ship", "--", "git", "push", "origin", "main")
     assert again.returncode == 0, again.stderr
     assert "it did arrive" in again.stderr
 
 
 def test_the_stored_commit_is_looked_up_and_not_the_present_one(run: Run, shop: Repository) -> None:
-    """001-34: what was pushed is recorded before the command runs."""
+    """001-34: the pushed commit is recorded before the command runs."""
     in_doubt(run, shop)
     shop("push", "-q", "origin", "main")
     shop.commit("two")
@@ -97,7 +97,7 @@ def test_no_probe_leaves_the_doubt_to_a_person(run: Run, shop: Repository) -> No
 
 
 def test_a_remote_that_cannot_be_reached_leaves_the_doubt(run: Run, shop: Repository) -> None:
-    """002-15: unreachable is unknown."""
+    """002-15: if the remote is unreachable, the outcome is unknown."""
     in_doubt(run, shop)
     shop("remote", "set-url", "origin", str(shop.remote.with_name("moved.git")))
     again = run("once", "ship", "--settle", "0s", "--", "git", "push", "origin", "main")
@@ -106,7 +106,7 @@ def test_a_remote_that_cannot_be_reached_leaves_the_doubt(run: Run, shop: Reposi
 
 
 def test_effect_show_names_the_probe_and_check_asks_it(run: Run, shop: Repository) -> None:
-    """002-7: the record says how to decide, and one command decides."""
+    """002-7: the effect's row names the probe, and one command runs it."""
     found = in_doubt(run, shop)
     shown = run("effect", "show", "ship")
     assert "git ls-remote origin refs/heads/main" in shown.stdout

@@ -1,4 +1,4 @@
-"""An agent that died in the middle of a known action reads, when it starts again, whether it happened."""
+"""When an agent that died during a known action starts again, it reads whether the action happened."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def called(agent: str, command: str, shop: Repository, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", CALLS)
 def test_an_agent_reads_whether_its_push_arrived(agent: str, shop: Repository, tmp_path: Path) -> None:
-    """001-34, 002-11: the resumed agent reads what was observed, and by whom."""
+    """001-34, 002-11: the resumed agent reads the observation and its author."""
     called(agent, "git push origin main 2>&1 | tail -3", shop, tmp_path)
     shop("push", "-q", "origin", "main")
     read = told(agent, payload("SessionStart", cwd=shop.path, source="resume"), tmp_path)
@@ -67,7 +67,7 @@ def test_an_agent_reads_whether_its_push_arrived(agent: str, shop: Repository, t
 
 
 def test_a_young_call_that_is_not_there_may_be_on_its_way(shop: Repository, tmp_path: Path) -> None:
-    """002-15: "not there" counts only after the time to settle."""
+    """002-15: a negative answer of the probe counts only after the time to settle."""
     called("claude-code", "git push origin main", shop, tmp_path)
     read = told("claude-code", payload("SessionStart", cwd=shop.path, source="resume"), tmp_path)
     assert "may or may not have arrived (origin/main is not there, but it may still be on its way)" in read
@@ -76,7 +76,7 @@ def test_a_young_call_that_is_not_there_may_be_on_its_way(shop: Repository, tmp_
 def test_a_call_that_is_not_there_after_the_time_to_settle_did_not_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """001-34, 002-11: the agent died a minute ago, in the middle of a push of an older commit."""
+    """001-34, 002-11: the agent died a minute ago, while it pushed an older commit."""
     shop = an_hour_old(tmp_path, monkeypatch)
     a_minute_ago = time.time_ns() // 1000 - 60_000_000
     with standfast.open(data_dir=tmp_path / "data") as sf:
@@ -121,7 +121,7 @@ def test_a_once_in_doubt_of_the_agent_is_looked_up_by_its_recorded_facts(shop: R
 def test_calls_at_a_remote_that_does_not_answer_share_the_deadline(
     shop: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-15: each call is unknown after the deadline, and the agent reads that it has to check."""
+    """002-15: after the deadline the outcome of each call is unknown, and the agent reads that it has to check."""
     shop("remote", "set-url", "origin", "ssh://example.invalid/x")
     slow = tmp_path / "slow.sh"
     slow.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -145,7 +145,7 @@ def test_an_answered_call_and_an_unknown_one_are_not_looked_up(shop: Repository,
 
 
 def test_an_observation_is_journalled_once_as_seen(sf: standfast.Standfast, shop: Repository) -> None:
-    """001-34: it is standfast's own observation, on both engines; a known answer is not looked up again."""
+    """001-34: the author of the observation is standfast, on both engines; a known answer is not probed again."""
     now_us = sf.read(lambda tx: tx.now_us())
     kept = Hooks(sf._store).keep(heard(bash("PreToolUse", "git push origin main", cwd=shop.path), at_us=now_us))
     (call,) = unanswered.waiting(sf._store, kept.session_id, str(shop.path), now_us)
@@ -158,7 +158,7 @@ def test_an_observation_is_journalled_once_as_seen(sf: standfast.Standfast, shop
 
 
 def test_the_recovery_report_names_what_was_never_answered(tmp_path: Path, shop: Repository) -> None:
-    """001-34: a person who looks before the agent resumes reads which of its calls is open."""
+    """001-34: before the agent resumes, a person reads which of its calls has no answer."""
     clock = ManualClock(time.time_ns() // 1000)  # after the commit
     with standfast.open(tmp_path / "s.db", data_dir=tmp_path, clock=clock) as sf:
         for given in (

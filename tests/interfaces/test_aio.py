@@ -1,4 +1,4 @@
-"""The async facade: the same verbs, awaited, on both engines."""
+"""The asynchronous handle: the same methods, awaited, on both engines."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_call_on_a_closed_store_is_refused(engine_url: str, tmp_path: Path) ->
 
 
 def test_a_call_is_a_coroutine_that_can_become_a_task(engine_url: str, tmp_path: Path) -> None:
-    """000-1: our calls work wherever asyncio accepts a coroutine."""
+    """000-1: calls work in every function of asyncio that accepts a coroutine."""
 
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf:
@@ -166,7 +166,7 @@ def test_a_call_is_a_coroutine_that_can_become_a_task(engine_url: str, tmp_path:
 
 
 def test_a_call_that_is_not_awaited_warns_and_writes_nothing(engine_url: str, tmp_path: Path) -> None:
-    """000-1: a missing `await` is heard of, for verbs and for what calls foreign code."""
+    """000-1: a missing `await` gives a warning, for methods and for calls that run foreign code."""
 
     async def main() -> list[str]:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf, sf.session("k") as s:
@@ -192,7 +192,7 @@ def test_a_call_that_is_not_awaited_warns_and_writes_nothing(engine_url: str, tm
 
 def test_an_entered_or_iterated_call_gives_no_warning(engine_url: str, tmp_path: Path) -> None:
     """000-1: `async with` and `async for` work as before."""
-    gc.collect()  # what other tests dropped warns before
+    gc.collect()  # calls that other tests dropped warn before
 
     async def main() -> None:
         gc.collect()  # sessions that other tests dropped warn now
@@ -270,7 +270,7 @@ def test_a_handle_that_is_not_open_raises() -> None:
 
 
 def test_the_state_of_a_session_is_awaited_and_subscripts_are_refused(engine_url: str, tmp_path: Path) -> None:
-    """R44: what would wait for the disk without `await` names the method that is awaited."""
+    """R44: an operation that would block on the disk names the method to await instead."""
 
     async def main() -> None:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf, sf.session("k") as s:

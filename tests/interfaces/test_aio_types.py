@@ -114,7 +114,7 @@ def test_the_stub_is_the_one_that_the_code_gives() -> None:
 
 
 def test_every_public_method_is_in_the_stub_and_every_name_of_it_exists() -> None:
-    """R44: nothing is missing in the stub, and nothing is in it that is not there."""
+    """R44: the stub and the code have the same methods and names."""
     kinds: dict[str, type] = {f"Async{one.__name__}": one for one in (*HANDED, *resources().values())}
     stubbed = {node.name: node for node in ast.parse(aio_stub.PLACE.read_text()).body if isinstance(node, ast.ClassDef)}
     for name, kind in {**kinds, "AsyncStandfast": standfast.Standfast}.items():
@@ -180,7 +180,7 @@ def test_every_awaited_method_has_the_same_signature_and_docstring(sf: standfast
         for name in of(type(plain)):
             one, other = getattr(awaited, name), getattr(plain, name)
             if name in ("transaction", "open", "close", "tools", "bind", "store", "keys", "items", "values"):
-                continue  # of another form: `aio.py` has them itself
+                continue  # these have another form: `aio.py` defines them
             assert inspect.signature(one) == inspect.signature(other)
             words = pydoc.render_doc(one, renderer=pydoc.plaintext)
             assert f"{name}{inspect.signature(other)}" in words

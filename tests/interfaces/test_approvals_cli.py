@@ -1,4 +1,4 @@
-"""`standfast approve` as a person meets it: a real process on a real terminal, and every place it refuses."""
+"""`standfast approve` in a real process on a real terminal, and every case in which it refuses."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def environment(data: Path, **variables: str) -> dict[str, str]:
 
 
 def run(*words: str, data: Path, input: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    """In a session of its own, so that there is no terminal anywhere."""
+    """Run a command in a new session, so that it has no terminal."""
     return commands.run(*words, environment=environment(data, **variables), cwd=data.parent, input=input)
 
 
 class Person:
-    """A person at a terminal of 60 columns on which one command runs; stdout goes elsewhere if it is a pipe."""
+    """A person at a terminal of 60 columns that runs one command; stdout may be a pipe instead."""
 
     def __init__(self, *words: str, data: Path, code: str = ON_ITS_TERMINAL, **variables: str) -> None:
         self.controller, terminal = pty.openpty()
@@ -289,7 +289,7 @@ def test_looking_makes_no_store(tmp_path: Path) -> None:
     lists = ["approval list", "gate list", "timeline", "search x", "mail dead", "event consumers"]
     for words in (*lists, "decision caught", "lock"):
         done = run(*words.split(), "--json", data=tmp_path / "data")
-        assert (done.returncode, json.loads(done.stdout)["data"]) == (0, []), done.stderr  # nothing is no error
+        assert (done.returncode, json.loads(done.stdout)["data"]) == (0, []), done.stderr  # an empty list is no error
     assert not (tmp_path / "data").exists()
 
 

@@ -1,4 +1,4 @@
-"""The screen of `standfast approve` in a real terminal: what a person sees is the question that was hashed."""
+"""The screen of `standfast approve` in a real terminal shows exactly the question that was hashed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ if shutil.which("tmux") is None:
 
 
 class Screen:
-    """A terminal of its own, with a person in front of it."""
+    """A new terminal and the person who types in it."""
 
     def __init__(self, place: Path, url: str, *words: str) -> None:
         self._tmux = ["tmux", "-f", "/dev/null", "-S", str(place / "tmux")]
@@ -90,7 +90,7 @@ class Screen:
                 break
 
     def text(self) -> str:
-        """What the person sees now. Nothing that was cleared or scrolled away is part of it."""
+        """The text that is visible now, without text that was cleared or scrolled away."""
         asked = [*self._tmux, "capture-pane", "-p", "-J"]
         return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.rstrip()
 
@@ -99,7 +99,7 @@ class Screen:
         return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 
     def asks(self, timeout_s: float = 60) -> str:
-        """Wait for the question. Hostile text may hold its words too, and is shown above it."""
+        """Wait for the question. Hostile text above the question may contain the same words."""
         end = time.monotonic() + timeout_s
         while not (seen := self.text()).endswith("Approve? Type yes:"):
             assert time.monotonic() < end, seen[-3000:]
@@ -122,7 +122,7 @@ def sf(place: Path, engine_url: str) -> Iterator[standfast.Standfast]:
 
 
 def read(place: Path, url: str, id: str) -> str:
-    """What a person reads who types `standfast approve`, down to the prompt."""
+    """The text that `standfast approve` shows, down to the prompt."""
     screen = Screen(place, url, "approve", id)
     try:
         seen = screen.asks()
@@ -168,7 +168,7 @@ def test_no_other_column_changes_what_a_person_reads(
 def test_no_part_of_the_question_passes_for_another(
     sf: standfast.Standfast, place: Path, engine_url: str, kind: str
 ) -> None:
-    """R12, 002-25: an agent with SQL stores a question of its own; the screen has its text behind fixed labels."""
+    """R12, 002-25: an agent stores a forged question by SQL; the screen shows its text behind fixed labels."""
     id = asked(sf, {"to": "PRODUCTION"})
     text = HOSTILE[kind]
     stored = json.loads(sf.approvals.question(id).text or "")
@@ -202,7 +202,7 @@ def _behind(lines: list[str], label: str) -> Iterator[str]:
 def test_a_hostile_action_is_shown_as_it_is_hashed(
     sf: standfast.Standfast, place: Path, engine_url: str, kind: str
 ) -> None:
-    """R12: the text behind the margin on the screen is the action, character by character."""
+    """R12: the screen shows each character of the action, behind a margin."""
     text = HOSTILE[kind] if len(HOSTILE[kind]) < 1000 else HOSTILE[kind][:20_000]
     id = asked(sf, {"to": f"PRODUCTION {text} end"})
     seen = read(place, engine_url, id)
@@ -212,7 +212,7 @@ def test_a_hostile_action_is_shown_as_it_is_hashed(
 
 
 def test_no_piece_is_wider_than_a_terminal_that_draws_every_character_in_two_columns() -> None:
-    """R12: such a terminal would wrap a longer piece itself, and the rest would begin a line of its own."""
+    """R12: such a terminal would wrap a longer piece, and its rest would look like a new line."""
     from standfast.cli.approval_question import broken
 
     for text in ("é§─" * 100, "a漢ä" * 100, "e\u0301" * 200):

@@ -44,7 +44,7 @@ def failure(*words: str, home: Path, **variables: str) -> tuple[int, dict[str, s
 
 
 def test_a_copy_from_taking_to_restoring(home: Path) -> None:
-    """000-42, 001-54: taken and verified in one command, tested, restored while the store is gone, read only."""
+    """000-42, 001-54: one command takes and verifies a copy; it is tested, and restored read only without the store."""
     first = answer("backup", home=home)
     assert first["state"] == "verified"
     assert first["place"].startswith(str(home / ".local" / "state" / "standfast" / "copies"))
@@ -69,7 +69,7 @@ def test_a_copy_from_taking_to_restoring(home: Path) -> None:
 def test_work_of_more_than_a_second_reports_its_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """000-42: on stderr, and not into the answer; here the second is already over."""
+    """000-42: progress is on stderr, not in the answer. In this test the first second is already over."""
     monkeypatch.setattr(progress, "FIRST_S", -1.0)
     monkeypatch.setattr(progress, "LINE_EVERY_S", -1.0)
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "data"))
@@ -85,7 +85,7 @@ def test_work_of_more_than_a_second_reports_its_progress(
 
 
 def test_a_copy_elsewhere_is_found_where_it_was_taken_to(home: Path, tmp_path: Path) -> None:
-    """000-42: `--to` a directory, `--from` the same."""
+    """000-42: `--to` and `--from` name the same directory."""
     there = str(tmp_path / "nas")
     made = answer("backup", "--to", there, home=home)
     assert answer("backup", "list", home=home) == []
@@ -97,7 +97,7 @@ def test_a_copy_elsewhere_is_found_where_it_was_taken_to(home: Path, tmp_path: P
 
 
 def test_a_hint_about_a_copy_elsewhere_names_that_place(home: Path, tmp_path: Path) -> None:
-    """000-42: the next command that is printed finds the copy."""
+    """000-42: the printed next command finds the copy."""
     there = str(tmp_path / "a nas")
     hints = [run("backup", "--to", there, home=home).stderr, run("backup", "list", "--from", there, home=home).stderr]
     for hint in hints:
@@ -120,14 +120,14 @@ def test_forgetting_asks_a_person_and_is_refused_to_an_agent(home: Path) -> None
 
 
 def tasks_in(path: Path) -> int:
-    """As a stock program sees a file that was copied by `cp` alone."""
+    """The tasks that stock sqlite3 reads in a file copied by `cp`."""
     with closing(apsw.Connection(str(path))) as connection:
         found = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'task'").get
         return int(connection.execute("SELECT count(*) FROM task").get) if found else 0
 
 
 def test_a_plain_cp_is_correct_while_the_store_is_frozen_and_only_then(home: Path, tmp_path: Path) -> None:
-    """003-13: everything is in the one file, while a process has the store open. A bare `cp` is the control."""
+    """003-13: while a process has the frozen store open, one file has all rows. A bare `cp` is the control."""
     path = home / ".standfast" / "standfast.db"
     with standfast.open(path, data_dir=home / ".standfast") as sf:
         for n in range(20):
@@ -144,7 +144,7 @@ def test_a_plain_cp_is_correct_while_the_store_is_frozen_and_only_then(home: Pat
 
 
 def test_a_full_disk_leaves_no_copy_and_no_file(home: Path) -> None:
-    """003-42: the message names the copy and the reason; the copies of before are as they were."""
+    """003-42: the message names the copy and the reason; earlier copies are unchanged."""
     kept = answer("backup", home=home)
 
     def small() -> None:
@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_no_copy_and_no_file(home: Path) -> None:
 
 
 def test_a_full_disk_is_named_with_the_copy_also_by_restore(tmp_path: Path, engine_url: str) -> None:
-    """003-42: a file system of 64 kB, on both engines. The copy of before verifies."""
+    """003-42: on a file system of 64 kB, on both engines. The earlier copy still verifies."""
     small, url = tmp_path / "small", {"STANDFAST_DB_URL": engine_url}
     small.mkdir()
     assert run("task", "add", "one", home=tmp_path, **url).returncode == 0
@@ -193,7 +193,7 @@ def test_a_damaged_copy_is_named_and_the_rest_is_verified(home: Path) -> None:
 
 
 def test_a_copy_is_read_by_standard_tools(home: Path, tmp_path: Path) -> None:
-    """001-75: a copy outlives us: decompressed it is a database that sqlite3 opens."""
+    """001-75: a copy is readable without standfast: sqlite3 opens the decompressed file."""
     import gzip
 
     without = tmp_path / "without"
@@ -211,7 +211,7 @@ def test_a_copy_is_read_by_standard_tools(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_copy_is_chosen_by_a_time_or_a_receipt(home: Path) -> None:
-    """000-42: the newest that was not taken after the time, the oldest that has the receipt."""
+    """000-42: `restore` chooses the newest copy up to the time, or the oldest copy that has the receipt."""
     first = answer("backup", home=home)
     added = answer("task", "add", "two", home=home)
     receipt = f"{added['receipt']['seq']}:{added['receipt']['hash']}"

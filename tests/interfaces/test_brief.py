@@ -83,7 +83,7 @@ def test_everything_in_it_can_be_traced_to_an_id(engine_url: str, tmp_path: Path
 
 
 def test_the_same_store_at_the_same_moment_gives_the_same_brief(engine_url: str, tmp_path: Path) -> None:
-    """001-13: plain text that needs no other page; one change in the store changes one line."""
+    """001-13: the brief is plain text, and one change in the store changes one line."""
     clock = ManualClock()
     with store(engine_url, tmp_path, clock) as sf:
         filled(sf, clock)
@@ -115,7 +115,7 @@ def test_the_brief_stays_within_its_tokens_and_counts_what_it_omits(engine_url: 
 
 
 def test_a_fact_that_was_not_checked_lately_is_marked_and_nothing_is_run(engine_url: str, tmp_path: Path) -> None:
-    """001-3, 001-63, 001-65: stale references are shown as such; verify is a person's command."""
+    """001-3, 001-63, 001-65: stale references are marked; only a person runs `verify`."""
     mark = tmp_path / "ran"
     clock = ManualClock()
     with store(engine_url, tmp_path, clock) as sf:

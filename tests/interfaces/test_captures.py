@@ -1,4 +1,4 @@
-"""docs/operating/screens.md shows what the screens print, at 80 and at 120 columns."""
+"""docs/operating/screens.md shows the real output of the screens, at 80 and at 120 columns."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def test_a_screen_fits_its_terminal_and_cuts_no_name(
     named = {"": "github.com/acme/site", "top --once": "acme/shop", "loop runs": "nightly"}
     assert named.get(line, "release-42" if "session" in line else "github.com/acme/shop") in text
     assert re.search(blocks.SHORT_ID, text)
-    if line != "top --once":  # one line a session, so that rows do not move: the reason is cut there
+    if line != "top --once":  # one line per session, so that rows do not move: the line cuts the reason
         assert "…" not in text

@@ -1,4 +1,4 @@
-"""The command as people and scripts meet it: real processes where that matters."""
+"""The command line for people and scripts, in real processes where this makes a difference."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def home(tmp_path: Path) -> Path:
 def run(
     *words: str, home: Path, cwd: Path | None = None, input: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """`standfast words…` in a process and a home of its own."""
+    """Run `standfast words…` in a new process with its own home."""
     return forked(*words, environment=environment(home, **variables), cwd=cwd or home, input=input)
 
 
@@ -52,7 +52,7 @@ def environment(home: Path, **variables: str) -> dict[str, str]:
 
 
 def on_a_terminal(*words: str, home: Path, **variables: str) -> str:
-    """What a person would see, both streams, on a terminal of 80 columns."""
+    """The output of both streams on a terminal of 80 columns."""
     controller, terminal = pty.openpty()
     command = [sys.executable, "-c", MAIN, *words]
     variables = {"TERM": "xterm", "COLUMNS": "80", **variables}
@@ -71,7 +71,7 @@ def on_a_terminal(*words: str, home: Path, **variables: str) -> str:
 def _read(fd: int) -> bytes:
     try:
         return os.read(fd, 65536)
-    except OSError:  # the other end of a pty is closed
+    except OSError:  # the other end of the pty is closed
         return b""
 
 
@@ -79,7 +79,7 @@ def make_store(home: Path) -> None:
     standfast.open(home / ".standfast" / "standfast.db", data_dir=home / ".standfast").close()
 
 
-# Nothing is made by looking.
+# Commands that only read create nothing.
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def make_store(home: Path) -> None:
     ids=" ".join,
 )
 def test_looking_creates_nothing(words: list[str], home: Path) -> None:
-    """000-3, 003-3: `where` and its like leave a fresh home as it was."""
+    """000-3, 003-3: `where` and other reading commands leave a fresh home unchanged."""
     done = run(*words, home=home)
     assert done.returncode in (0, 2, 3), done.stderr
     assert "Traceback" not in done.stderr
@@ -110,7 +110,7 @@ def test_looking_creates_nothing(words: list[str], home: Path) -> None:
 
 
 def test_where_has_a_one_path_answer(home: Path) -> None:
-    """000-3, 003-6, 003-13: "where is my data" is one path."""
+    """000-3, 003-6, 003-13: the answer to "where is my data" is one path."""
     done = run("where", home=home)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"store   {home}/.standfast/standfast.db\nengine  sqlite\n" in done.stdout
@@ -316,7 +316,7 @@ def test_a_bad_setting_exits_78(home: Path) -> None:
 
 @pytest.mark.parametrize("words", [["-v", "status"], ["--debug", "status"], ["status", "--debug"]], ids=" ".join)
 def test_a_traceback_is_shown_on_request_and_holds_no_password(words: list[str], home: Path) -> None:
-    """003-24: errors and tracebacks included."""
+    """003-24: this includes errors and tracebacks."""
     url = "postgresql://ada:hunter2@127.0.0.1:1/state?connect_timeout=1&sslpassword=opensesame"
     done = run(*words, home=home, STANDFAST_DB_URL=url)
     assert done.returncode != 0
@@ -431,7 +431,7 @@ def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(home: Path) -> None:
     seen = on_a_terminal("sql", query, home=home, NO_COLOR="1").splitlines()
     assert max(map(len, seen)) <= 80
     assert "".join(seen).count("x") == 300  # it wraps
-    assert f"\n{'x' * 70}\n" in on_a_terminal("sql", f"SELECT '{'x' * 70}' AS x", home=home)  # no size is known: 80
+    assert f"\n{'x' * 70}\n" in on_a_terminal("sql", f"SELECT '{'x' * 70}' AS x", home=home)  # without a size: 80
     assert run("sql", query, home=home).stdout == f"n\tlong\ts\n1\t{'x' * 300}\tshort\n"
 
 
@@ -622,15 +622,15 @@ def test_a_command_imports_nothing_heavy(home: Path, words: list[str], also: lis
 
 
 def test_an_answer_that_cannot_be_written_is_a_failure_and_a_hook_passes(home: Path) -> None:
-    """DESIGN §5: a full disk changes the exit code of a command, and a hook still lets the call pass."""
+    """DESIGN §5: on a full disk a command exits with another code, but a hook still lets the call pass."""
     for words, exit_code in ((["where"], 1), (["hook", "claude-code"], 0)):
         with open("/dev/full", "w") as full:
             done = subprocess.run([sys.executable, "-m", "standfast", *words], env=environment(home), stdout=full)
         assert done.returncode == exit_code
 
 
-def test_the_doors_open_before_click(home: Path) -> None:
-    """RULES §10: a hook must not pay for a command line it does not parse."""
+def test_a_hook_starts_without_importing_click(home: Path) -> None:
+    """RULES §10: a hook must not import the command line's parser, which it does not use."""
     code = (
         "import sys, types; hook = types.ModuleType('hook'); hook.enter = lambda words: len(words) * 10\n"
         "sys.modules['hook'] = hook; sys.argv = ['standfast', 'hook', 'a', 'b']\n"
@@ -648,7 +648,7 @@ def test_the_table_of_commands_has_no_unused_word() -> None:
 
 
 def test_a_list_by_ids_refuses_an_invalid_cursor(home: Path) -> None:
-    """RULES 7: a short id as a cursor would begin anywhere, without a sign."""
+    """RULES 7: a short id as a cursor would silently begin at a wrong row."""
     make_store(home)
     for words in (
         "effect list",

@@ -1,4 +1,4 @@
-"""`standfast db`: the connected store, and choosing another store."""
+"""`standfast db` prints the connected store and chooses another one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNREACHABLE = "postgresql://ada:hunter2@127.0.0.1:1/state?connect_timeout=1"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An account with a project, standing in the project."""
+    """An account with a project, which is the current directory."""
     root = tmp_path / "project"
     (root / ".git" / "objects").mkdir(parents=True)
     (root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -41,7 +41,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_db_prints_the_store_and_the_setting_that_chose_it(project: Path, tmp_path: Path, shown: Any) -> None:
-    """003-22, 003-26: the real connection, and every source that lost."""
+    """003-22, 003-26: the output has the real connection and every overridden setting."""
     assert shown()["connected"] is False
     standfast.open().close()
     data = shown()
@@ -53,7 +53,7 @@ def test_db_prints_the_store_and_the_setting_that_chose_it(project: Path, tmp_pa
 def test_the_variable_is_shown_to_win(
     project: Path, tmp_path: Path, shown: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-22: the override of the environment included."""
+    """003-22: the output shows that the environment variable overrides the file."""
     shown("sqlite", "mine.db")
     shown("sqlite", "all.db", "--global")
     monkeypatch.setenv("STANDFAST_DB_URL", "now.db")
@@ -72,7 +72,7 @@ def test_the_variable_is_shown_to_win(
 
 
 def test_a_choice_is_saved_for_the_project_or_the_account(project: Path, tmp_path: Path, shown: Any) -> None:
-    """003-22, 003-23, 003-25: project by default, global with a word, relaunch is said, nothing is opened."""
+    """003-22, 003-23, 003-25: saved for the project, or with `global`; it asks for a restart and opens no store."""
     saved = shown("sqlite", "state.db")
     assert saved["saved"] == str(project / ".standfast" / "config.toml")
     assert saved["in_effect"] is True
@@ -93,7 +93,7 @@ def test_a_choice_is_saved_for_the_project_or_the_account(project: Path, tmp_pat
 def test_a_postgres_url_is_tested_before_it_is_saved(
     project: Path, tmp_path: Path, shown: Any, pg_database: str
 ) -> None:
-    """003-21, 003-22, 003-27: connected once, schema included; only then saved."""
+    """003-21, 003-22, 003-27: the command connects once and makes the schema, and then saves the URL."""
     saved = shown("pg", pg_database)
     assert (saved["engine"], saved["in_effect"]) == ("postgres", True)
     assert config.load().target.location == pg_database
@@ -103,7 +103,7 @@ def test_a_postgres_url_is_tested_before_it_is_saved(
 
 
 def test_a_url_that_does_not_answer_is_not_saved(project: Path, shown: Any) -> None:
-    """003-24: and its password is in no message."""
+    """003-24: no message has its password."""
     assert shown("pg", UNREACHABLE, code=1) == {}
     assert "not saved" in shown.err
     assert not (project / ".standfast").exists()
@@ -127,7 +127,7 @@ def test_what_cannot_be_a_choice_is_refused(project: Path, tmp_path: Path, shown
 
 
 def test_a_project_is_trusted_by_a_command(project: Path, shown: Any) -> None:
-    """RULES §9: it counts from then on, for exactly these bytes."""
+    """RULES §9: the trust is for exactly these bytes of the file."""
     assert shown("trust", code=3) == {}
     (project / ".standfast").mkdir()
     file = project / ".standfast" / "config.toml"

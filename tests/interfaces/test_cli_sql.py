@@ -1,4 +1,4 @@
-"""`standfast sql`: every question, no change, every row; on both engines."""
+"""`standfast sql` runs every query, returns every row and refuses every change, on both engines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_empty_result_is_reported(store: str, capsys: pytest.CaptureFixture[s
 def test_what_does_more_than_read_is_refused(
     store: str, query: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """000-27: every change goes through a verb."""
+    """000-27: only methods change rows."""
     before = meta()
     code = app.run(["sql", query])
     shown = capsys.readouterr()
@@ -104,7 +104,7 @@ def test_an_endless_query_is_refused_by_its_length() -> None:
 
 
 def test_a_receipt_is_verified(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """DESIGN, decision 15: a receipt proves later what was written then."""
+    """DESIGN, decision 15: a receipt proves later that a row was written unchanged."""
     from standfast.core import journal
 
     with standfast.open(agent="ada") as sf:
@@ -126,7 +126,7 @@ PRINTED = re.compile(r"```sql\n(SELECT.*?)```|`(SELECT [^`]* FROM [^`]*)`", re.D
 
 
 def test_each_query_of_the_docs_runs_as_printed(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """000-18, 002-36: pasted into `standfast sql`, with a value for each parameter it names."""
+    """000-18, 002-36: the query is pasted into `standfast sql`, with a value for each of its parameters."""
     texts = [page.read_text() for page in sorted(DOCS.rglob("*.md"))]
     queries = [block or inline for text in texts for block, inline in PRINTED.findall(text)]
     assert len(queries) >= 7

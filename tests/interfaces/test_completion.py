@@ -1,4 +1,4 @@
-"""Shells complete commands, ids, keys and names of things that are in the store."""
+"""Shells complete commands, and ids, keys and names in the store."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def offered(line: str, incomplete: str = "") -> list[str]:
 
 
 def test_ids_keys_and_names_are_offered(ids: dict[str, str]) -> None:
-    """003-40: what a command takes is offered, and filtered by what was typed."""
+    """003-40: the shell offers values that the command accepts and that begin with the typed text."""
     missing = {line: offered(line) for line, name in OFFERED.items() if ids.get(name, name) not in offered(line)}
     assert missing == {}
     assert "fix-42" in offered("session show", "fi")
@@ -76,7 +76,7 @@ def test_ids_keys_and_names_are_offered(ids: dict[str, str]) -> None:
     assert ids["EFFECT"] in keys
     assert not any(name.startswith("by:") for name in keys)
     assert offered("effect show", ids["EFFECT"][:4]) == [ids["EFFECT"]]
-    assert not any(" " in name for name in offered("session show"))  # offered by its id instead
+    assert not any(" " in name for name in offered("session show"))  # the shell offers its id instead
 
 
 def test_new_text_and_choices_are_not_replaced_by_names(ids: dict[str, str]) -> None:

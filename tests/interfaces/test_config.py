@@ -1,4 +1,4 @@
-"""One place decides where the state is, whose keys these are, and who is asking."""
+"""One module decides the store, the scope of keys, and the actor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nothing_said_yet() -> None:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """An account with a home and a data directory of its own."""
+    """An account with its own home and data directory."""
     (tmp_path / "home").mkdir()
     return {"HOME": str(tmp_path / "home"), "USER": "ada", "STANDFAST_DATA_DIR": str(tmp_path / "data")}
 
@@ -61,7 +61,7 @@ def write_config(directory: Path, text: str) -> Path:
     return directory / "config.toml"
 
 
-# What a text means as a database.
+# Texts that name a database.
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def write_config(directory: Path, text: str) -> Path:
     ],
 )
 def test_a_target_is_a_path_a_url_or_a_name(text: str | None, engine: str, location: str) -> None:
-    """003-3, 003-4, 003-5: nothing said is the default, a PostgreSQL URL is PostgreSQL, the rest is a path."""
+    """003-3, 003-4, 003-5: no text means the default, a PostgreSQL URL means PostgreSQL, any other text is a path."""
     target = parse_db_target(text, default_path=DEFAULT, relative_to="/projects/one", environ=HOME)
     assert (target.engine, target.location) == (engine, location)
 
@@ -130,7 +130,7 @@ def test_a_target_is_a_path_a_url_or_a_name(text: str | None, engine: str, locat
     ],
 )
 def test_what_can_only_be_a_mistake_is_refused_without_repeating_it(text: str) -> None:
-    """003-24: a driver would quote the pieces, password included."""
+    """003-24: a driver would quote the parts of the text, including the password."""
     with pytest.raises(InvalidInput) as caught:
         parse_db_target(text, default_path=DEFAULT)
     assert "hunter2" not in str(caught.value)
@@ -171,7 +171,7 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     ],
 )
 def test_credentials_are_masked_in_any_text(text: str, shown: str) -> None:
-    """003-24: shown everywhere, secret nowhere."""
+    """003-24: a URL in any text is shown without its password."""
     assert mask(text) == shown
 
 
@@ -226,14 +226,14 @@ def test_environment_before_project_before_global_before_default(env: dict[str, 
 
 
 def test_loading_creates_nothing(env: dict[str, str], project: Path) -> None:
-    """003-3, 000-29: deciding is reading."""
+    """003-3, 000-29: loading only reads files."""
     before = sorted(project.parent.rglob("*"))
     load(cwd=project, environ=env)
     assert sorted(project.parent.rglob("*")) == before
 
 
 def test_the_home_of_this_moment_counts(tmp_path: Path) -> None:
-    """000-33, 003-6, 000-3: HOME is read when asked, not when imported."""
+    """000-33, 003-6, 000-3: HOME is read at each call, not at import."""
     for name in ("one", "two"):
         decided = load(environ={"HOME": str(tmp_path / name)}, cwd=tmp_path)
         assert decided.data_dir == str(tmp_path / name / ".standfast")
@@ -241,7 +241,7 @@ def test_the_home_of_this_moment_counts(tmp_path: Path) -> None:
 
 
 def test_the_data_directory_moves_as_a_whole(tmp_path: Path) -> None:
-    """000-31: STANDFAST_DATA_DIR, a relative path and ~ included; the argument comes first."""
+    """000-31: STANDFAST_DATA_DIR may be a relative path or have a ~; the argument overrides it."""
     env = {"HOME": str(tmp_path / "home"), "STANDFAST_DATA_DIR": "~/elsewhere"}
     assert load(environ=env, cwd=tmp_path).data_dir == str(tmp_path / "home" / "elsewhere")
     assert load(environ=env | {"STANDFAST_DATA_DIR": "sub"}, cwd=tmp_path).data_dir == str(tmp_path / "sub")
@@ -327,7 +327,7 @@ def test_the_search_ends_at_the_repository(env: dict[str, str], project: Path, t
     assert (loose.scope, loose.project_dir) == ("outer", str(tmp_path))
 
 
-# What may stand in a file.
+# Allowed keys and values of a file.
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_the_search_ends_at_the_repository(env: dict[str, str], project: Path, t
     ],
 )
 def test_a_bad_file_is_refused_by_name(env: dict[str, str], tmp_path: Path, text: str, says: str) -> None:
-    """The file, the key, and the accepted values; never what was in it."""
+    """The message has the file, the key and the accepted values, but never the file's content."""
     file = write_config(Path(env["STANDFAST_DATA_DIR"]), text)
     with pytest.raises(InvalidInput) as caught:
         load(cwd=tmp_path, environ=env)
@@ -395,7 +395,7 @@ def test_every_key_is_documented() -> None:
 
 
 def test_a_saved_target_is_used_next(env: dict[str, str], project: Path) -> None:
-    """003-22, 003-23, 003-25: project by default, global with a word, nothing at all is the default again."""
+    """003-22, 003-23, 003-25: saved for the project or with `global`; without a saved target the default is used."""
     postgres = Target("postgres", "postgresql://ada:hunter2@db/state")
     path = save_target("project", postgres, cwd=project / "deep", environ=env)
     assert path == str(project / ".standfast" / "config.toml")
@@ -441,7 +441,7 @@ def test_a_file_that_cannot_be_edited_by_line_is_not_changed(env: dict[str, str]
 
 
 def test_saving_does_not_trust_lines_of_another_author(env: dict[str, str], project: Path) -> None:
-    """RULES §9: trusting our line would trust the `notify` beside it."""
+    """RULES §9: trust in our line would include the `notify` line of the other author."""
     file = write_config(project / ".standfast", 'notify = ["evil"]')
     with pytest.raises(InvalidInput, match="db trust"):
         save_target("project", Target("sqlite", "/srv/x.db"), cwd=project, environ=env)
@@ -554,7 +554,7 @@ def git(*words: str, cwd: Path) -> None:
 
 
 def repository_of(directory: Path) -> str:
-    """The repository as people know it: its origin, else its git directory."""
+    """The label of a repository: its origin, otherwise its git directory."""
     return load(cwd=directory, environ={"HOME": "/nonexistent"}, quiet=True).label.name
 
 

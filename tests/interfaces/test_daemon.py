@@ -1,4 +1,4 @@
-"""The daemon's tick, called directly: fire, run, take over, stand by, wait for the store."""
+"""The daemon's tick, called directly: it fires, runs, takes over, is on standby, and waits for the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_US = (SYSTEM.now_us() // SECOND_US) * SECOND_US + 30 * MINUTE_US
 
 @pytest.fixture
 def sf(engine_url: str, tmp_path: Path) -> Iterator[standfast.Standfast]:
-    """An hour later than it is, so that a loop added for soon is due at once."""
+    """A store whose clock is one hour ahead, so that a new loop is due immediately."""
     with opened(engine_url, tmp_path / "data", clock=Later()) as store:
         yield store
 
@@ -127,7 +127,7 @@ def test_a_tick_with_nothing_to_do_writes_nothing(sf: standfast.Standfast) -> No
             assert not watch.wait(0.05)
 
 
-# -- what a dead daemon left -----------------------------------------------------------------------------
+# -- runs of a dead daemon -------------------------------------------------------------------------------
 
 
 LIVING = """
@@ -166,7 +166,7 @@ class Predecessor:
 def test_what_a_killed_daemon_had_begun_is_adopted_and_its_answer_recorded(
     sf: standfast.Standfast, tmp_path: Path
 ) -> None:
-    """000-11, 000-37, 000-50, 002-9, 002-26: a command is a process of its own; the daemon's death is not noticed."""
+    """000-11, 000-37, 000-50, 002-9, 002-26: a command is a separate process and survives the daemon."""
     add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo over; exit 7"))
     Predecessor(sf, "long").kill()
     serving = daemon(sf)
@@ -197,7 +197,7 @@ def test_a_result_that_came_while_no_daemon_ran_is_recorded(sf: standfast.Standf
 def test_where_the_keeper_was_killed_too_the_rest_is_ended_before_the_run_is_given_up(
     sf: standfast.Standfast, tmp_path: Path
 ) -> None:
-    """No second one is started beside what may still run."""
+    """No second command is started while the first may still run."""
     add(sf, "long", noting(tmp_path / "out", f"echo $$ > {tmp_path}/pid; exec sleep 60"))
     before = Predecessor(sf, "long")
     until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
@@ -217,12 +217,12 @@ def test_where_the_keeper_was_killed_too_the_rest_is_ended_before_the_run_is_giv
 
 
 def test_a_part_that_fails_is_started_again_and_continues_its_work(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """002-31: one failing part restarts alone, with everything that runs."""
+    """002-31: only the failing part restarts, and its commands keep running."""
     add(sf, "long", noting(tmp_path / "out", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"))
     serving = daemon(sf)
     begun(sf, serving, "long")
     old = serving.work
-    del old._going  # no part can work with that
+    del old._going  # no part can work with this value
     serving.tick(woken=True)
     states = {part.name: part.state for part in serving.supervisor.states()}
     assert states == {"fire": "ok", "run": "failing", "sweep": "ok", "copy": "ok"}
@@ -265,10 +265,10 @@ def test_only_an_attempt_without_a_live_holder_is_taken_over(sf: standfast.Stand
 
 
 def test_a_claim_whose_answer_was_lost_is_found_again(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """CommitUnknown: the run may be ours without our knowing."""
+    """After CommitUnknown the daemon may own a run without knowing it."""
     add(sf, "nightly", noting(tmp_path / "out"))
     sf.loops.fire_due()
-    assert sf.runs.claim(host="here") is not None  # and no caller got it
+    assert sf.runs.claim(host="here") is not None  # no caller got the answer
     serving = daemon(sf)
     run = ended(sf, serving, "nightly")
     assert (run.state, run.attempt) == ("done", 2)
@@ -297,13 +297,13 @@ def test_a_second_daemon_is_on_standby_and_takes_over(sf: standfast.Standfast, t
             other.wait()
             assert ended(sf, second, "nightly").state == "done"
             assert second.state == "active"
-            leading.lead._renewed_us = -HOUR_US  # it was suspended, and runs again
+            leading.lead._renewed_us = -HOUR_US  # the first daemon was suspended, and runs again
             leading.tick()
             assert leading.state == "standby"
     assert noted(tmp_path / "out") == {("nightly", AT_US): 1}
 
 
-# -- weather -----------------------------------------------------------------------------------------------
+# -- transient faults --------------------------------------------------------------------------------------
 
 
 class Flaky:
@@ -322,7 +322,7 @@ class Flaky:
 
 
 def test_a_transient_fault_is_waited_out_by_one_part_and_logged_once() -> None:
-    """000-13: a store that is busy for a while ends nothing."""
+    """000-13: a store that is busy for a while does not end the daemon."""
     clock, said = ManualClock(), list[str]()
     busy, well = Flaky(clock, [errors.Busy("locked")] * 12), Flaky(clock, [])
     supervisor = Supervisor({"busy": busy.make, "well": well.make}, clock, said.append)
@@ -361,7 +361,7 @@ def test_a_deleted_store_is_a_failure_and_is_tried_again() -> None:
     assert supervisor.states()[0].state == "ok"
 
 
-# -- sweeping and telling -------------------------------------------------------------------------------------
+# -- sweeping and notifying -----------------------------------------------------------------------------------
 
 
 def test_the_daemon_sweeps_expired_rows_and_notifies_a_person(sf: standfast.Standfast, tmp_path: Path) -> None:
@@ -449,10 +449,10 @@ def test_a_run_from_before_a_reboot_is_not_repeated_and_its_outcome_is_unknown(t
         begun(sf, first, "hourly")
         until(lambda: noted(tmp_path / "out"))
         clock.reboot()
-        (tmp_path / "go").touch()  # a restart would have ended it
+        (tmp_path / "go").touch()  # a restart would have ended the command
     with opened(str(tmp_path / "standfast.db"), tmp_path / "data", clock=clock) as sf:  # type: ignore[arg-type]
         run = ended(sf, daemon(sf), "hourly")
-    assert run.state in ("failed", "done")  # done: its answer was on disk before the power went
+    assert run.state in ("failed", "done")  # done: its answer was on disk before the power loss
     assert run.state == "done" or "the machine was restarted" in str(run.reason)
     assert sum(noted(tmp_path / "out").values()) == 1
     for keeper in first.spool._ours.values():

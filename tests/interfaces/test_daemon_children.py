@@ -1,4 +1,4 @@
-"""Keepers: after any end of the daemon the result of a command is kept; any other end is known."""
+"""Keepers: however the daemon ends, the result of a command is stored or its end is recorded."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_keeper_without_a_complete_order_never_starts_its_command(spool: RunOu
 
 
 def test_a_stopped_keeper_that_is_not_needed_is_killed(spool: RunOutputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """000-1: the daemon does not wait for it without a deadline."""
+    """000-1: the daemon waits for the keeper only until a deadline."""
     monkeypatch.setattr(keeper_client, "NEVER_MAX_S", 0.05)
     child = spool.start("run_x", 1)
     os.kill(child.pid, signal.SIGSTOP)
@@ -178,7 +178,7 @@ def test_what_a_killed_keeper_leaves_is_found_by_its_session_and_ended(spool: Ru
 
 
 def test_remaining_processes_are_ended_when_the_last_thread_has_exited(spool: RunOutputs, tmp_path: Path) -> None:
-    """Its first thread is a zombie before the others have closed their files: until then the run is not over."""
+    """The first thread of a process may be a zombie while others still have files open. The run ends after them."""
     for number in range(8):
         door = tmp_path / f"held-{number}"
         child = going(spool, sys.executable, "-c", HOLDING, str(door))
@@ -203,7 +203,7 @@ def held(door: Path) -> bool:
 
 
 def test_past_the_moment_when_another_machine_may_take_over_the_command_is_ended(spool: RunOutputs) -> None:
-    """Leases end by time between machines; what runs outside the store has to end before."""
+    """Between machines leases end by time. A command has to end before another machine may take over."""
     spool.promise(SYSTEM.mono_us() + 3_600_000_000)
     child = going(spool, "sleep", "60", lease=spool.lease, lease_until=keeper.now())
     spool.promise(SYSTEM.mono_us())

@@ -1,4 +1,4 @@
-"""`standfast daemon` as people and systemd meet it: real processes, signals, units."""
+"""`standfast daemon` for people and systemd: real processes, signals, units."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def said(*words: str, home: Path, **variables: str) -> dict[str, Any]:
 
 
 def listening(pid: int) -> set[str]:
-    """The sockets of a process that wait for connections, as the kernel sees them."""
+    """The listening sockets of a process, as listed by the kernel."""
     tables = [f"/proc/{pid}/net/{name}" for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in Path(table).read_text().splitlines()[1:]]
     waiting = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
@@ -66,7 +66,7 @@ def test_a_socket_that_waits_is_seen() -> None:
 
 
 def test_it_is_started_seen_and_stopped(home: Path, sf: standfast.Standfast, tmp_path: Path) -> None:
-    """003-34: what runs all the time listens on no port."""
+    """003-34: the daemon listens on no port."""
     stopped = run("daemon", home=home)
     assert (stopped.returncode, stopped.stdout) == (3, "no daemon runs here\n")
     started = said("daemon", "start", home=home)
@@ -161,7 +161,7 @@ def test_after_its_grace_or_a_second_signal_it_kills_its_runs(
 
 
 def test_another_store_in_the_configuration_ends_it_to_be_started_again(home: Path, tmp_path: Path) -> None:
-    """003-25, decided: it drains, then exits to be restarted when the configured store changes."""
+    """003-25: when the configured store changes, the daemon drains and then exits to be restarted."""
     other = str(tmp_path / "other.db")
     with Running(home / ".standfast", HOME=str(home)) as running:
         running.wait()
@@ -173,7 +173,7 @@ def test_another_store_in_the_configuration_ends_it_to_be_started_again(home: Pa
     started = said("daemon", "start", home=home)
     assert started["store"] == other
     (home / ".standfast" / "config.toml").unlink()
-    # No other process would start it again, so it does so itself.
+    # No other process would restart the daemon, so it restarts itself.
     until(
         lambda: said("daemon", "status", home=home)["store"] == str(home / ".standfast" / "standfast.db"), every_s=0.3
     )

@@ -76,7 +76,7 @@ def test_of_many_that_start_together_one_holds_it(tmp_path: Path) -> None:
 
 
 def test_killed_it_is_free_at_once_and_the_file_stays(tmp_path: Path) -> None:
-    """000-35: a stale file stops no daemon."""
+    """000-35: a stale pid file stops no daemon."""
     first = holding(tmp_path)
     assert said(first) == "holds True"
     inode = os.stat(tmp_path / instance.NAME).st_ino
@@ -106,7 +106,7 @@ def test_a_recycled_pid_blocks_no_daemon_and_is_never_signalled(tmp_path: Path) 
 
 
 def test_while_the_lock_is_held_old_text_in_the_file_names_no_process(tmp_path: Path) -> None:
-    """A daemon that could not write its name: the kernel is asked, not the file."""
+    """If a daemon could not write its name, the kernel names the process, not the file."""
     first = holding(tmp_path)
     try:
         assert said(first) == "holds True"
@@ -170,7 +170,7 @@ def test_on_a_full_disk_the_lock_works_and_the_kernel_names_its_holder(tmp_path:
 
 
 def test_where_not_even_an_empty_file_fits_nothing_starts(tmp_path: Path) -> None:
-    """A guard that cannot be had is not done without."""
+    """Without its lock file no daemon starts."""
     with or_skip(), mounts.memory(tmp_path / "small", size="64k,nr_inodes=2"):
         (tmp_path / "small" / "one").touch()
         with pytest.raises(StorageError, match="no space") as caught:
@@ -193,7 +193,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     there, ready = os.pipe()
     if (pid := os.fork()) == 0:
         os.close(writer)
-        os.close(ready)  # by now it has closed its copy of the lock, too
+        os.close(ready)  # the child has closed its copy of the lock too
         os.read(reader, 1)
         os._exit(0)
     os.close(reader)
@@ -235,7 +235,7 @@ def test_a_status_that_another_process_wrote_is_not_shown_as_that_of_the_daemon(
 
 
 def test_doctor_names_the_store_of_a_daemon_only_once_it_is_known(sf: standfast.Standfast) -> None:
-    """A daemon that is starting has named no store: that is no other store."""
+    """A starting daemon has not named its store yet; doctor must not report another store."""
     from standfast.daemon.doctor import _running
 
     running = status._NOTHING._replace(state="active", pid=7, since_us=0)

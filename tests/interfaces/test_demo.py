@@ -21,7 +21,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_one_pull_request_with_standfast_and_two_with_a_json_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-10: the counter-example and its resolution, live. 000-45: no key, no network."""
+    """002-10: the counter-example and its solution, in real processes. 000-45: without a key or a network."""
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     done = run("--json")
@@ -44,13 +44,13 @@ def test_piped_it_is_plain_text_and_names_the_file(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(("what", "plain"), [("destroy", 7), ("restore", 5)])
 def test_each_order_is_charged_once_after_a_disaster(what: str, plain: int) -> None:
-    """002-10: the store is deleted under the agent, or put back; the same agent with a plain file charges twice."""
+    """002-10: the agent's store is deleted or replaced by an old copy. The agent with a plain file charges twice."""
     with remembering.home() as home:
         done = remembering.run(home, "demo", what, "--json")
         assert done.returncode == 0, done.stdout + done.stderr
         data = json.loads(done.stdout)["data"]
         assert (data["ok"], data["charges_standfast"], data["charges_file"]) == (True, 4, plain)
-        assert not [path for path in home.rglob("*") if path.is_file()]  # its stores are removed
+        assert not [path for path in home.rglob("*") if path.is_file()]  # the demo removes its stores
 
 
 def test_a_disaster_needs_a_directory_for_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def refused(*words: str, home: Path, input: str | None = None) -> tuple[int, str
 
 
 def test_a_stream_is_written_read_and_folded_in_a_shell(home: Path) -> None:
-    """001-71 from a shell; every answer in JSON, with its receipt."""
+    """001-71 in a shell: every answer is JSON with its receipt."""
     first = said("event", "append", "board", "set", '{"a": "open"}', "--key", "k", home=home)
     assert (first["version"], first["receipt"]["seq"]) == (1, 1)
     assert said("event", "append", "board", "set", '{"a": "open"}', "--key", "k", home=home)["receipt"] is None

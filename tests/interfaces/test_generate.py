@@ -39,7 +39,7 @@ by_name = pytest.mark.parametrize("command", [one for _, one in GENERATED], ids=
 
 @by_name
 def test_a_positional_parameter_is_an_argument_and_a_keyword_is_an_option(command: Generated) -> None:
-    """DESIGN §5, Grammar: nothing of the signature is missing on the command line."""
+    """DESIGN §5, Grammar: the command line has every parameter of the signature."""
     params = command.get_params(click.Context(command))
     arguments = [param.name for param in params if isinstance(param, click.Argument)]
     options = {param.name for param in params if isinstance(param, click.Option)}
@@ -68,7 +68,7 @@ def test_a_parameter_is_read_with_its_default_and_without_the_transaction() -> N
     assert [one.positional for one in grant.values()] == [True, True, False, False, False, False]
     assert grant["unit"].default == "credits"
     assert [one.name for one in parameters(Decisions.done)] == ["which", "outcome"]
-    plain = parameters(Credits.spend)  # not decorated: it opens its transaction itself
+    plain = parameters(Credits.spend)  # not decorated: the method opens its transaction itself
     assert [one.name for one in plain] == [*grant, "below_zero"]
 
 
@@ -117,7 +117,7 @@ def test_an_optional_argument_may_be_given_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_change_of_nothing_is_refused_and_makes_no_store(tmp_path: Path) -> None:
-    """000-3: a command line that is refused leaves a fresh home as it was."""
+    """000-3: a refused command line leaves a fresh home unchanged."""
     done = run("agent", "set", "reviewer", home=tmp_path)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
     assert "give at least one of --kind, --status" in done.stderr
@@ -152,7 +152,7 @@ def test_times_are_read_as_people_type_them(tmp_path: Path) -> None:
 
 
 def test_an_argument_is_given_once(tmp_path: Path) -> None:
-    """DESIGN §5, Grammar: of two values for one parameter none is dropped silently."""
+    """DESIGN §5, Grammar: two values for one parameter are refused; none is dropped silently."""
     make_store(tmp_path)
     twice = run("mail", "send", "ada", "text", "--body-json", "1", home=tmp_path)
     assert (twice.returncode, "BODY is given twice" in twice.stderr) == (2, True)
@@ -164,7 +164,7 @@ def test_an_argument_is_given_once(tmp_path: Path) -> None:
 
 
 def test_false_is_a_result(tmp_path: Path) -> None:
-    """DESIGN §5, Output: a JSON value is passed on as it is; only a flag that is not given is left out."""
+    """DESIGN §5, Output: a JSON value is passed on unchanged; only an omitted flag is left out."""
     run("effect", "begin", "deploy", "--key", "d", home=tmp_path)
     done = json.loads(run("effect", "done", "d", "false", "--json", home=tmp_path).stdout)["data"]
     assert (done["state"], done["result"]) == ("acknowledged", False)

@@ -17,7 +17,7 @@ AGENT = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s1"}
 
 
 class Repository:
-    """A clone with a bare origin, and a store whose gates hold everywhere."""
+    """A clone with a bare origin, and a store whose gates apply in every repository."""
 
     def __init__(self, home: Path) -> None:
         self.work, self.origin, self.data = home / "shop", home / "origin.git", home / "data"
@@ -36,7 +36,7 @@ class Repository:
         assert self.run("git", "commit", "-q", "--allow-empty", "-m", "more").returncode == 0
 
     def pushed(self, *words: str, **more: str) -> bool:
-        """Whether the push, or what hides it, reached the origin."""
+        """Run a push or a script with a push. Returns whether it reached the origin."""
         self.commit()
         self.last = self.run(*(words or ("git", "push", "origin", "HEAD:main")), **more)
         there = self.run("git", "rev-parse", "main", cwd=self.origin).stdout
@@ -91,7 +91,7 @@ def test_a_person_pushes_as_always_and_so_does_an_agent_without_a_gate(shop: Rep
 
 @pytest.mark.parametrize("need", ["approval", "ask", "effect"])
 def test_a_push_that_the_agents_hook_allowed_needs_no_second_approval(shop: Repository, need: str) -> None:
-    """The call is pending in the agent's session, whether a grant, the prompt or an effect allowed it."""
+    """The session has the pending call, whether a grant, the prompt or an effect allowed it."""
     shop.install()
     shop.gate(need=need)
     call = bash("PreToolUse", "git push origin HEAD:main", cwd=shop.work)

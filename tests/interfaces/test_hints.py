@@ -236,13 +236,13 @@ store create other
 """
 NOT_TYPED = {
     *("approval wait", "daemon run", "event follow", "mail follow", "mcp", "hook"),  # wait
-    *("bench", "crash", "demo", "prove"),  # take longer than a test may
-    *("daemon install", "daemon start", "daemon stop", "loop output"),  # need a daemon
-    *("db move", "db pg", "db roles", "knowledge index"),  # need a server
+    *("bench", "crash", "demo", "prove"),  # these take longer than a test may
+    *("daemon install", "daemon start", "daemon stop", "loop output"),  # these need a daemon
+    *("db move", "db pg", "db roles", "knowledge index"),  # these need a server
     *("import beads", "import claude-code", "import codex", "import gemini-cli", "import json", "import langgraph"),
-    *("import opencode", "effect check"),  # need the files of another program
-    *("effect compensate", "help", "store show"),  # need real streams, print examples, need a store that is remembered
-    *("backup forget", "db trust", "store reset"),  # ask a person
+    *("import opencode", "effect check"),  # these need the files of another program
+    *("effect compensate", "help", "store show"),  # these need real streams, print examples, or need a remembered store
+    *("backup forget", "db trust", "store reset"),  # these ask a person
 }
 """Commands that the script leaves out."""
 
@@ -257,7 +257,7 @@ PASSES = (exits.OK, exits.NEEDS_A_PERSON)
 
 
 class Shell:
-    """A directory in a repository, a store, and what was printed."""
+    """A directory in a repository, a store, and the printed text."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.home, self.data = home, home / ".standfast"
@@ -282,7 +282,7 @@ class Shell:
         return code, printed
 
     def pasted(self, hint: str) -> tuple[int, str]:
-        """On a copy of the store."""
+        """Run a hint on a copy of the store."""
         copy = self.home / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         if self.data.exists():
@@ -294,7 +294,7 @@ class Shell:
 
 
 def hints(printed: str) -> list[str]:
-    """The commands in a text, without `standfast`."""
+    """The commands in a text, without the word `standfast`."""
     found = [line.strip().rstrip(".,") for line in HINT.findall(printed)]
     return [line for line in dict.fromkeys(found) if shlex.split(line)[0] in (*BY_NAME, "--store", "--scope")]
 

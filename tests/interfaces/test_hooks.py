@@ -1,4 +1,4 @@
-"""What hooks tell, in the store: sessions, prompts, tool calls and their outcomes, seen by standfast."""
+"""Hooks store sessions, prompts, tool calls and their outcomes, with the evidence `seen`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "ghp_" + "a1B2" * 10
 
 
 def keep(sf: standfast.Standfast, given: dict[str, Any], at_us: int, agent: str = "claude-code") -> str:
-    """As the entry point does it, in the agent's name."""
+    """Store a record in the agent's name, as the entry point does."""
     store = sf._store
     found = heard(given, agent=agent, at_us=at_us)
     old, store.caller = (
@@ -49,7 +49,7 @@ def calls(sf: standfast.Standfast) -> list[dict[str, Any]]:
 
 
 def test_a_turn_of_an_agent_is_a_session_a_prompt_and_its_tool_calls(sf: standfast.Standfast) -> None:
-    """000-18: written by standfast as it happens, and `seen`, not said by the agent."""
+    """000-18: standfast writes the rows during the turn, with the evidence `seen`, not `said`."""
     keep(sf, payload("SessionStart", source="startup"), 1)
     keep(sf, payload("UserPromptSubmit", prompt="list the files"), 2)
     keep(sf, bash("PreToolUse", "ls"), 3)
@@ -68,7 +68,7 @@ def test_a_turn_of_an_agent_is_a_session_a_prompt_and_its_tool_calls(sf: standfa
 
 
 def test_the_same_record_twice_is_one(sf: standfast.Standfast) -> None:
-    """000-18: a record that is kept at once and comes again from a spool adds nothing."""
+    """000-18: a record that was stored and is drained again from a spool adds no row."""
     for _ in range(2):
         keep(sf, payload("UserPromptSubmit", prompt="once"), 1)
         keep(sf, bash("PreToolUse", "ls"), 2)
@@ -149,7 +149,7 @@ def test_an_agent_without_ids_of_calls_leaves_the_row_to_its_transcript(sf: stan
 
 
 def test_a_late_record_neither_opens_nor_ends_a_session(sf: standfast.Standfast) -> None:
-    """A spool may be drained days later: yesterday's end is not the end of today's session."""
+    """A spool may be drained days later: an end of yesterday must not end today's session."""
     keep(sf, payload("SessionStart"), 100)
     ended = heard(payload("SessionEnd", reason="exit"), at_us=1)
     assert keep_late(sf._store, ended.key, sf.scope, [(ended, True)]) == 1
@@ -162,7 +162,7 @@ def test_a_late_record_neither_opens_nor_ends_a_session(sf: standfast.Standfast)
 
 
 def test_a_hook_renews_all_leases_of_its_agent(sf: standfast.Standfast) -> None:
-    """001-64: every command and hook of an actor renews its leases."""
+    """001-64: every command and every hook of an actor renews the actor's leases."""
     store = sf._store
     old, store.caller = (
         store.caller,
@@ -188,7 +188,7 @@ def test_a_hook_renews_all_leases_of_its_agent(sf: standfast.Standfast) -> None:
 
 
 def test_what_an_agent_types_belongs_to_its_session_with_no_flag(tmp_path: Path) -> None:
-    """000-18: what an agent runs is attributed to the session of its hooks; STANDFAST_SESSION wins."""
+    """000-18: an agent's commands belong to the session of its hooks; STANDFAST_SESSION overrides this."""
     import subprocess
 
     from tests.hooks import PROGRAM, environment
@@ -235,20 +235,20 @@ def test_the_light_hook_stores_a_record_and_prints_nothing(tmp_path: Path) -> No
 def test_the_light_hook_works_with_a_server_and_without_one_it_blocks_no_agent(
     tmp_path: Path, pg_database: str
 ) -> None:
-    """000-49: safe on this machine first, then brought to the server."""
+    """000-49: the record is first stored on this machine, then sent to the server."""
     data = tmp_path / "data"
     away = "postgresql://127.0.0.1:1/nothing"
     prompt = payload("UserPromptSubmit", prompt="while it was away", cwd=tmp_path)
     assert enter("codex", prompt, data, STANDFAST_DB_URL=away).returncode == 0
     assert (data / "spool" / "open.ndjson").exists()
     with standfast.open(pg_database, data_dir=data):
-        pass  # the first to open a server makes its schema, which may take longer than a hook waits
+        pass  # the first process on a server makes its schema, which may exceed the deadline of a hook
     ran = enter("codex", bash("PreToolUse", "ls", cwd=tmp_path), data, STANDFAST_DB_URL=pg_database)
     assert (ran.returncode, ran.stdout) == (0, b"")
     with standfast.open(pg_database, data_dir=data) as sf:
         from standfast.interchange.hooks import spool
 
-        spool.drain(sf._store, [str(data / "spool")], str(data))  # on a busy machine the call may be in there too
+        spool.drain(sf._store, [str(data / "spool")], str(data))  # on a busy machine the file may have the call too
         assert [call["tool"] for call in calls(sf)] == ["Bash"]
         assert [type for type, _ in events(sf)].count("prompt.submitted") == 1
 
@@ -306,7 +306,7 @@ def test_a_record_fits_into_a_line_and_back() -> None:
 
 
 def test_a_failed_turn_or_an_open_question_waits_for_a_person(sf: standfast.Standfast) -> None:
-    """A session that ended stays ended. Only one that needs a person waits."""
+    """A session that ended stays ended. Only a session that needs a person waits."""
     keep(sf, payload("UserPromptSubmit", prompt="x"), 1)
     keep(sf, payload("StopFailure", error="rate_limit"), 2)
     assert sf.sessions.get("claude-code:s1").state == "waiting"
@@ -321,7 +321,7 @@ def test_a_failed_turn_or_an_open_question_waits_for_a_person(sf: standfast.Stan
 
 
 def test_a_starting_agent_reads_only_the_brief(tmp_path: Path) -> None:
-    """001-14: at the start and after a compaction, in the agent's own format; nothing to tell is nothing."""
+    """001-14: at the start and after a compaction, in the agent's format; without news nothing is printed."""
     data = tmp_path / "data"
     start = payload("SessionStart", source="compact", cwd=tmp_path)
     assert enter("claude-code", start, data).stdout == b""

@@ -30,7 +30,7 @@ class Agent:
         return standfast.open(self.url, data_dir=self.data)
 
     def uses(self, tokens: int) -> None:
-        """The model answers, and the agent writes it into its transcript."""
+        """The LLM answers, and the agent writes the usage into its transcript."""
         self.lines += 1
         if self.kind == "codex":
             total = {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": tokens, "reasoning_output_tokens": 0}
@@ -46,7 +46,7 @@ class Agent:
             file.write(json.dumps({"timestamp": f"2026-11-18T10:00:{self.lines:02}.000Z", **record}) + "\n")
 
     def tell(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What the hook answers."""
+        """Run a hook and return its answer."""
         given = {**given, "session_id": SESSION, "transcript_path": str(self.transcript)}
         said = hook.Hearing(self.kind, given, hook.Watch(self.kind)).said()
         return json.loads(said) if said else {}
@@ -55,7 +55,7 @@ class Agent:
         return self.tell(payload("UserPromptSubmit", prompt="go on"))
 
     def call(self, command: str, id: str) -> str:
-        """Why the call is refused; empty if it passes."""
+        """The reason why the call is refused, or "" if it passes."""
         said = self.tell(bash("PreToolUse", command, id=id)).get("hookSpecificOutput", {})
         return str(said.get("permissionDecisionReason", ""))
 

@@ -70,7 +70,7 @@ def test_a_push_is_held_until_a_person_approves_and_passes_once(sf: standfast.St
     assert agent.call(bash("PreToolUse", PUSH, id="t2"))
     (asked,) = sf.approvals.list()
     _grant(sf, asked.id)
-    assert agent.call(bash("PreToolUse", PUSH + " --force", id="t3"))  # other bytes need another approval
+    assert agent.call(bash("PreToolUse", PUSH + " --force", id="t3"))  # a call with other bytes needs another approval
     assert agent.call(bash("PreToolUse", PUSH, id="t4")) == ""
     agent.call(bash("PostToolUse", PUSH, id="t4", tool_response={"stdout": "done"}))
     effect = sf.effects.get(asked.effect_id)
@@ -126,7 +126,7 @@ def test_a_reworded_description_needs_no_second_grant(sf: standfast.Standfast) -
 
 
 def test_a_grant_for_one_directory_is_none_for_another(sf: standfast.Standfast) -> None:
-    """R13: `./run.sh` is another program in another directory."""
+    """R13: in another directory `./run.sh` is another program."""
     sf.gates.add("./run.sh*")
     agent = Agent(sf)
     assert agent.call(bash("PreToolUse", "./run.sh", cwd="/srv/one"))
@@ -135,7 +135,7 @@ def test_a_grant_for_one_directory_is_none_for_another(sf: standfast.Standfast) 
 
 
 def test_an_effect_that_failed_does_not_let_the_call_pass_again(sf: standfast.Standfast) -> None:
-    """R14: `effect fail` after a gated call does not make its grant usable again."""
+    """R14: `effect fail` after a gated call does not renew its grant."""
     sf.gates.add("git push*")
     agent = Agent(sf)
     agent.call(bash("PreToolUse", PUSH))
@@ -147,7 +147,7 @@ def test_an_effect_that_failed_does_not_let_the_call_pass_again(sf: standfast.St
 
 
 def test_a_hook_that_refuses_uses_up_no_grant(sf: standfast.Standfast) -> None:
-    """R19: once the hook has decided to refuse, the transaction that would consume the grant does not."""
+    """R19: once the hook has decided to refuse, its transaction does not consume the grant."""
     sf.gates.add("git push*")
     agent = Agent(sf)
     agent.call(bash("PreToolUse", PUSH))
@@ -318,7 +318,7 @@ def test_without_the_store_what_matches_the_copy_is_refused_and_the_rest_passes(
 
 
 def test_the_copy_of_the_gates_is_brought_up_when_an_agent_starts(tmp_path: Path) -> None:
-    """They may have been added on another host: without the store, this one has to know them too."""
+    """Gates may be added on another host. This host has to know them even without the store."""
     data = tmp_path / "data"
     with standfast.open(data_dir=data) as sf:
         sf.gates.add("git push*", scope="")
@@ -340,7 +340,7 @@ def test_a_call_too_large_to_judge_is_refused_where_a_gate_is_set(tmp_path: Path
 
 @pytest.mark.skipif(os.geteuid() == 0 and not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_a_busy_store_does_not_block_the_agent_and_its_gates_apply(tmp_path: Path) -> None:
-    """Another process holds the lock permanently: the hook ends by itself, refuses what matches, spools both."""
+    """Another process holds the lock permanently. The hook exits in time, refuses matching calls and spools all."""
     import fcntl
 
     data = tmp_path / "data"
@@ -363,7 +363,7 @@ IMPATIENT = "import sys; from standfast.cli import hook; hook.DEADLINE_S = 0.5; 
 
 
 def _unfinished(data: Path, command: str) -> bytes:
-    """What a hook answers whose agent never closes stdin."""
+    """The answer of a hook whose agent never closes stdin."""
     import select
     import subprocess
     import sys
@@ -390,7 +390,7 @@ def test_past_the_deadline_a_call_is_refused_if_a_gate_may_apply(tmp_path: Path)
 
 
 def test_without_the_copy_of_the_gates_a_hook_that_cannot_read_the_store_refuses(tmp_path: Path) -> None:
-    """R21: hold the lock, delete gates.json, and no call passes."""
+    """R21: while another process holds the lock and gates.json is missing, no call passes."""
     import fcntl
 
     data = tmp_path / "data"
@@ -404,7 +404,7 @@ def test_without_the_copy_of_the_gates_a_hook_that_cannot_read_the_store_refuses
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_gate_follows_the_repository_when_it_gets_a_remote(tmp_path: Path, busy: bool) -> None:
-    """R21: by the git directory or by the remote, from the store and from the copy."""
+    """R21: the git directory or the remote identifies the repository, in the store and in the copy."""
     import contextlib
     import fcntl
     import subprocess

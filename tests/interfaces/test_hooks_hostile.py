@@ -1,4 +1,4 @@
-"""For any stdin the agent continues: exit 0, nothing printed, nothing broken."""
+"""The agent continues after any stdin: the hook exits with 0, prints nothing and damages nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PAYLOADS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_the_agent_continues_after_any_input(name: str, tmp_path: Path) -> None:
-    """Exit 0, an empty stdout, and a store that is sound."""
+    """The hook exits with 0, its stdout is empty, and the store is intact."""
     ran = enter("claude-code", PAYLOADS[name], tmp_path / "data", program=("-c", PATIENT))
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b""), name
     if (tmp_path / "data" / "standfast.db").exists():

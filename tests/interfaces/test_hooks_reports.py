@@ -20,7 +20,7 @@ AGO_US = 61_000_000
 
 
 class Agent:
-    """An agent that has started: its hooks are processes of their own."""
+    """A started agent. Each of its hooks runs in a new process."""
 
     def __init__(self, url: str, tmp_path: Path) -> None:
         self.url, self.data, self.cwd = url, tmp_path / "data", tmp_path
@@ -28,7 +28,7 @@ class Agent:
         self.tell(payload("SessionStart", source="startup", cwd=tmp_path))
 
     def tell(self, given: dict[str, Any], **more: str) -> str:
-        """What the hook prints."""
+        """Run a hook and return its output."""
         more["STANDFAST_DB_URL"] = self.url
         ran = enter("claude-code", {**given, "cwd": str(self.cwd)}, self.data, program=("-c", PATIENT), **more)
         assert (ran.returncode, ran.stderr) == ((-9 if "STANDFAST_CRASH_AT" in more else 0), b"")
@@ -41,13 +41,13 @@ class Agent:
         return self.tell(bash("PostToolUse", "ls", id=id, tool_response={"stdout": "a"}), **more)
 
     def spooled(self) -> list[str]:
-        """The kinds of the records that wait."""
+        """The kinds of the records in the spool."""
         path = self.data / "spool" / "open.ndjson"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line.partition(" ")[2])["kind"] for line in lines if line]
 
     def stored(self) -> list[str]:
-        """What the store has of this session, drained or not."""
+        """The rows of this session in the store."""
         with standfast.open(self.url, data_dir=self.data) as sf:
             session = sf.sessions.get(KEY).id
             rows = sf.rows("SELECT type FROM event WHERE session_id = :id ORDER BY seq", {"id": session})
@@ -145,7 +145,7 @@ def test_files_older_than_60_s_make_a_hook_open_the_store_drain_and_renew(agent:
 
 
 def test_an_entry_of_the_future_counts_as_old(agent: Agent) -> None:
-    """RULES §17: after the clock was set back, the files prove nothing."""
+    """RULES §17: after the clock was set back, the age of the files is unknown."""
     agents = agent.attention
     agents[KEY]["at_us"] += 3600 * 1_000_000
     (agent.data / "attention.json").write_text(json.dumps({"schema_version": 1, "agents": agents}))
@@ -155,7 +155,7 @@ def test_an_entry_of_the_future_counts_as_old(agent: Agent) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"agents": {"claude-code:s1": {}}}', '{"agents": 7}'])
 def test_a_damaged_file_makes_the_hook_open_the_store(agent: Agent, text: str) -> None:
-    """RULES §17: if in doubt the store is opened, and the file is written again."""
+    """RULES §17: the hook then writes the file again."""
     (agent.data / "attention.json").write_text(text)
     agent.call("t1")
     assert agent.stored() == ["agent.started", "tool.called"]
@@ -189,7 +189,7 @@ def test_a_gate_of_another_host_holds_within_60_s(agent: Agent, tmp_path: Path) 
 
 
 def test_a_hook_in_another_repository_opens_the_store(agent: Agent, tmp_path: Path) -> None:
-    """RULES §17: what the files say about one repository is no news of another."""
+    """RULES §17: the files describe one repository only."""
     other = tmp_path / "other"
     (other / ".git" / "objects").mkdir(parents=True)
     (other / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -243,7 +243,7 @@ def test_a_spool_over_8_mb_is_drained_by_the_next_hook(agent: Agent) -> None:
 
 
 def test_a_command_that_a_person_types_drains(agent: Agent) -> None:
-    """RULES §17, Size: what was spooled is there when a person looks."""
+    """RULES §17, Size: a person's command drains the spool first, so its output includes spooled records."""
     agent.call("t1")
     shown = subprocess.run(
         [PROGRAM, "timeline", "--all"],
@@ -275,7 +275,7 @@ def test_killed_between_spooling_and_draining_nothing_is_lost_or_doubled(agent: 
 
 
 def test_a_spool_that_takes_nothing_makes_the_hook_open_the_store(agent: Agent) -> None:
-    """RULES §17: nothing is lost: a record that cannot be spooled goes to the store."""
+    """RULES §17: a record that cannot be spooled is written to the store."""
     (agent.data / "spool").write_text("a file is in the way")
     agent.cwd = Path("/proc")
     agent.call("t1", TMPDIR="/dev/null/nowhere")

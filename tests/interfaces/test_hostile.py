@@ -1,4 +1,4 @@
-"""The campaign `hostile`: each part holds, and its control breaks."""
+"""The campaign `hostile`: each part finds no violation, and its control finds one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_grant_that_names_no_directory_is_used_elsewhere(tmp_path: Path) -> No
 
 
 def test_no_byte_of_a_transcript_reaches_the_terminal_uncleaned(engine_url: str, tmp_path: Path) -> None:
-    """R38, 000-30: sixteen commands and the sessions themselves, on a terminal."""
+    """R38, 000-30: sixteen commands and the sessions run on a terminal."""
     made = hostile_text.transcript(tmp_path, url=engine_url, seed=2, texts=40)
     assert made.bad == []
     assert made.seen["outputs"] >= 17
@@ -63,7 +63,7 @@ def test_an_interpreter_that_imports_from_the_directory_runs_the_clone(tmp_path:
 
 @pytest.mark.parametrize("part", ["shell", "spool", "grants", "transcript", "repository"])
 def test_each_part_has_a_control(part: str) -> None:
-    """A campaign without a control that must break shows nothing."""
+    """A campaign without a failing control shows nothing."""
     names = {one.name: one.control for one in CAMPAIGNS if one.workload == "hostile"}
     assert names[f"hostile-{part}"] == ""
     assert names[f"hostile-{part}-control"]
@@ -83,7 +83,7 @@ SHOWN = ("approval", "artifact", "decision", "effect", "loop", "mail", "session"
 
 
 def hostile(value: Any) -> Any:
-    """The value with marks at the end of each of its texts."""
+    """The value with hostile characters at the end of each of its texts."""
     if isinstance(value, dict):
         return {name: hostile(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -99,7 +99,7 @@ def written(text: str) -> str:
 
 
 def filled(sf: standfast.Standfast) -> int:
-    """Every feature is used, then every text of every row gets marks, as an agent with SQL would write them."""
+    """A store with rows of every feature. Each text gets hostile characters, as from an agent with SQL."""
     for resource in RESOURCES.values():
         for _ in resource.walk(sf, Names()):
             pass
@@ -111,7 +111,7 @@ def filled(sf: standfast.Standfast) -> int:
         beside = [name for name in texts if name not in names]
         if _update(sf, table, {name: texts[name] for name in beside}, where):
             changed += len(beside)
-        else:  # a CHECK refuses one of them, or the trigger of the journal all
+        else:  # a CHECK may refuse one update, and the journal's trigger refuses all
             changed += sum(_update(sf, table, {name: texts[name]}, where) for name in beside)
         changed += _update(sf, table, {name: texts[name] for name in texts if name in names}, where)
     return changed
@@ -150,7 +150,7 @@ def test_no_stored_text_reaches_the_terminal_uncleaned(engine_url: str, tmp_path
     answers = hostile_text._run(asked, home, home, engine_url)
     assert len(answers) == len(asked) > 80
     for words, (_, out, err) in zip(asked, answers, strict=True):
-        seen = hostile_text.OURS.sub("", f"{out}{err}".replace("\r\x1b[K", ""))  # a line of progress is erased
+        seen = hostile_text.OURS.sub("", f"{out}{err}".replace("\r\x1b[K", ""))  # the command erases a line of progress
         assert sorted(set(hostile_text.HARM.findall(seen))) == [], words
         assert "Traceback" not in err, words
         if "--md" in words or "--html" in words:

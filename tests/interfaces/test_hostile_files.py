@@ -38,7 +38,7 @@ NO_FILES = [fifo, device, listening]
 
 
 def timed(*words: str, home: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command that must not block."""
+    """Run a command with a timeout, because it must not block."""
     return commands.run(*words, environment=environment(home), cwd=cwd)
 
 
@@ -49,7 +49,7 @@ def timed(*words: str, home: Path, cwd: Path) -> subprocess.CompletedProcess[str
 def test_a_fifo_or_device_instead_of_git_blocks_no_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
-    """000-50: `mkfifo .git` in a clone is no reason to wait."""
+    """000-50: a FIFO named `.git` in a clone blocks no command."""
     clone = tmp_path / "clone"
     clone.mkdir()
     monkeypatch.chdir(clone)
@@ -79,7 +79,7 @@ def test_a_fifo_or_device_inside_git_blocks_no_command(
 def test_a_fifo_or_device_is_no_configuration_of_a_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
-    """000-50: it is refused by name where a person asks for it, and ignored otherwise."""
+    """000-50: a command that reads this file for a person refuses it by name; other commands ignore it."""
     (tmp_path / "clone" / ".standfast").mkdir(parents=True)
     path = tmp_path / "clone" / ".standfast" / "config.toml"
     monkeypatch.chdir(path.parent)
@@ -142,11 +142,11 @@ def test_no_file_in_the_data_directory_is_readable_by_others_under_umask_000(tmp
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-# -- no password in what an error carries, nor in the process list --------------------------------------------
+# -- no password in errors or in the process list -------------------------------------------------------------
 
 
 def carried(error: BaseException | None) -> Iterator[str]:
-    """Everything that hangs on an error, as a reporting tool would print it."""
+    """An error with its context, cause and notes, as a reporting tool prints it."""
     while error is not None:
         yield f"{error!r} {error.args!r} {vars(error) if hasattr(error, '__dict__') else ''}"
         error = error.__cause__ or error.__context__
@@ -167,14 +167,14 @@ def carried(error: BaseException | None) -> Iterator[str]:
     ],
 )
 def test_no_error_about_a_url_carries_its_password(url: str, tmp_path: Path) -> None:
-    """003-24: neither the message nor `__context__` nor `__cause__`."""
+    """003-24: the password is in neither the message nor `__context__` nor `__cause__`."""
     with pytest.raises(standfast.StandfastError) as caught:
         standfast.open(url, data_dir=tmp_path)
     assert [text for text in carried(caught.value) if PASSWORD in text] == []
 
 
 def test_no_error_about_a_configuration_prints_its_content(tmp_path: Path) -> None:
-    """003-24: the bytes of a file that is no UTF-8 stay out of the error."""
+    """003-24: the error has no bytes of a file that is not UTF-8."""
     path = tmp_path / "config.toml"
     path.write_bytes(f'db_url = "postgresql://u:{PASSWORD}@h/x"\n\xff'.encode("latin-1"))
     with pytest.raises(standfast.InvalidInput) as caught:
@@ -226,7 +226,7 @@ def test_an_installation_into_a_project_is_refused_where_the_clone_has_a_link(tm
 
 
 def test_a_project_that_is_itself_reached_by_a_link_is_installed_into(tmp_path: Path) -> None:
-    """000-30: only what the clone holds is judged; symlinked homes work."""
+    """000-30: only links inside the clone are refused; a symlinked home works."""
     clone = tmp_path / "real" / "clone"
     (clone / ".git").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -237,7 +237,7 @@ def test_a_project_that_is_itself_reached_by_a_link_is_installed_into(tmp_path: 
 
 
 def test_settings_that_are_no_regular_file_are_refused(tmp_path: Path) -> None:
-    """000-50: an installation waits for no FIFO."""
+    """000-50: for example a FIFO would block the installation."""
     path = tmp_path / "settings.json"
     os.mkfifo(path)
     agent = install.agent_named("claude-code")

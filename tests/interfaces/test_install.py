@@ -23,7 +23,7 @@ from tests.hooks import PROGRAM, environment
 CLAUDE, CODEX, GEMINI, OPENCODE = (BY_NAME[name] for name in ("claude-code", "codex", "gemini-cli", "opencode"))
 WITH_HOOKS = [agent for agent in AGENTS if agent.events]
 
-# Settings as people have them: their order, indentation, comments, line ends and odd habits.
+# Settings in the various forms of real users: order, indentation, comments, line ends.
 SETTINGS = {
     "empty object": "{}",
     "empty object, line end": "{}\n",
@@ -64,7 +64,7 @@ PATH = "/home/a da/.local/bin/standfast"
 @pytest.mark.parametrize("agent", WITH_HOOKS, ids=lambda agent: agent.name)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_in_and_out_leaves_every_byte_as_it_was(name: str, agent: Any, tmp_path: Path) -> None:
-    """Installed, installed again, removed: the file's own bytes, mode and all; nothing is left beside it."""
+    """After two installations and a removal the file has its old bytes and mode, and no other file is left."""
     path = tmp_path / "settings.json"
     before = SETTINGS[name].encode()
     path.write_bytes(before)
@@ -85,13 +85,13 @@ def test_in_and_out_leaves_every_byte_as_it_was(name: str, agent: Any, tmp_path:
 @pytest.mark.parametrize("agent", WITH_HOOKS, ids=lambda agent: agent.name)
 @pytest.mark.parametrize("name", [name for name in SETTINGS if "empty" not in name and "only a" not in name])
 def test_what_was_changed_meanwhile_stays(name: str, agent: Any) -> None:
-    """If the file changed since, it is not put back. Our entries are removed from the present file."""
+    """If the file changed after the installation, removal deletes only our entries from it."""
     text = SETTINGS[name]
     mine = hook_entries.installed(agent, text, PATH)
     changed = mine.replace("opus", "sonnet").replace("A", "B")
     out = hook_entries.removed(agent, changed, text)
     assert out is not None
-    if name in ("spaces in it", "a line in it"):  # an empty object is written as one
+    if name in ("spaces in it", "a line in it"):  # an empty object stays an empty object
         assert jsonc.plain(out) == {}
     else:
         assert out == text.replace("opus", "sonnet").replace("A", "B").replace(": [ ]", ": []")
@@ -275,7 +275,7 @@ def test_adding_and_removing_a_server_leaves_every_other_byte(agent: Any, tmp_pa
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 def test_what_its_owner_put_into_our_servers_entry_stays_until_it_goes(agent: Any) -> None:
-    """A timeout, `enabled`, a table of the user's behind ours: a newer path changes the path alone."""
+    """A new path replaces only the path, not a timeout, `enabled`, or a table that the user added."""
     text = mcp_entries.installed(agent, None, "/old/standfast")
     theirs = (
         text + "startup_timeout_sec = 30\n\n# theirs\n[tui]\ntheme = 1\n"
@@ -336,7 +336,7 @@ def run(home: Path, *words: str, cwd: Path | None = None, **more: str) -> subpro
 
 
 def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> None:
-    """One command; the round trip through the installed line is in the store; git's hooks are not touched."""
+    """One command installs. A test record of the installed line reaches the store; git's hooks are unchanged."""
     home = tmp_path / "home"
     (home / ".claude").mkdir(parents=True)
     hooks = home / ".git" / "hooks"
@@ -376,7 +376,7 @@ def test_installed_in_one_command_tested_and_seen_by_doctor(tmp_path: Path) -> N
 
 
 def test_without_a_name_it_finds_the_agents_installs_and_imports(tmp_path: Path) -> None:
-    """003-40: one command from nothing; a second time it changes nothing and imports nothing twice."""
+    """003-40: one command does it all. A second run changes nothing and imports nothing twice."""
     nothing = run(tmp_path, PATH="/usr/bin:/bin")
     assert nothing.returncode == 3
     assert "no agent was found" in nothing.stderr
@@ -403,7 +403,7 @@ def test_without_a_name_it_finds_the_agents_installs_and_imports(tmp_path: Path)
 
 
 def test_a_skill_that_several_agents_read_is_removed_with_the_last_of_them(tmp_path: Path) -> None:
-    """Nor is a part installed that was left out, or the file made that an agent keeps its own state in."""
+    """A part that was left out is not installed, and no agent's own state file is created."""
     for name in (".codex", ".gemini", ".claude"):
         (tmp_path / name).mkdir()
     skill = tmp_path / ".agents" / "skills" / "standfast" / "SKILL.md"
@@ -470,7 +470,7 @@ def test_variables_that_its_owner_passes_on_stay(theirs: str) -> None:
     assert newer.endswith("\n[tui]\n")
 
 
-# -- what doctor says ----------------------------------------------------------------------------------
+# -- doctor --------------------------------------------------------------------------------------------
 
 
 def words(home: Path) -> dict[str, doctor.Finding]:
@@ -498,7 +498,7 @@ def test_two_stores_of_one_agent_are_reported(agent: Any, tmp_path: Path) -> Non
     assert state == "warn"
     assert f"hooks use {tmp_path}/data/standfast.db" in words
     assert f"MCP server uses {tmp_path}/other/standfast.db" in words
-    if agent is CODEX:  # as it was written before
+    if agent is CODEX:  # the form of earlier versions
         mcp.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("env_vars")))
         assert "MCP server uses" in told()[0][1]
 
@@ -537,7 +537,7 @@ def test_codex_is_installed_only_when_it_is_trusted(tmp_path: Path) -> None:
     ],
 )
 def test_the_hash_of_a_hook_is_the_one_codex_shows(event: str, hash: str) -> None:
-    """As `hooks/list` of Codex 0.166.0 has shown them for these very entries."""
+    """The expected hashes are those that `hooks/list` of Codex 0.166.0 printed for these entries."""
     (group,) = jsonc.plain(hook_entries.installed(CODEX, None, "/opt/bin/standfast"))["hooks"][event]
     assert doctor.codex_hash(event, group["hooks"][0], group.get("matcher")) == f"sha256:{hash}"
 
@@ -604,7 +604,7 @@ def test_the_retention_of_transcripts_is_read_from_the_agents_settings(
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
 def test_the_plugin_of_opencode_reports_calls_and_obeys_a_gate(tmp_path: Path) -> None:
-    """The very file that is installed, driven as opencode drives it."""
+    """The test runs the installed file as opencode runs it."""
     plugin = tmp_path / "standfast.mjs"
     plugin.write_text(hook_entries.plugin(install.program()))
     data = tmp_path / "data"
@@ -665,7 +665,7 @@ console.log(JSON.stringify([tool.output, prompt.parts[0].text]))
 @pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
 @pytest.mark.parametrize("silence", ["exit 3", "echo not json", "kill -9 $$"])
 def test_the_plugin_of_opencode_refuses_a_call_that_standfast_does_not_answer(tmp_path: Path, silence: str) -> None:
-    """R15: silence is no permission."""
+    """R15: a missing answer is no permission."""
     program = tmp_path / "standfast"
     program.write_text(f"#!/bin/sh\n{silence}\n")
     program.chmod(0o755)

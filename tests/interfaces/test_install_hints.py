@@ -1,4 +1,4 @@
-"""No text of ours makes a user install a name that is not registered on the package index."""
+"""No text of this project tells a user to install a name that is not registered on the package index."""
 
 from __future__ import annotations
 

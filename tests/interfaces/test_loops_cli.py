@@ -56,7 +56,7 @@ def test_a_loop_is_added_listed_paused_resumed_and_removed(capsys: Capture, tmp_
 
 
 def test_changing_a_paused_loop_prints_that_it_is_still_paused(capsys: Capture) -> None:
-    """003-40: the next command is the one that lets it run again."""
+    """003-40: the printed next command resumes the loop."""
     add = ["loop", "add", "nightly", "--every", "1h", "--", "make"]
     said(capsys, *add)
     said(capsys, "loop", "pause", "nightly", "--reason", "disk")
@@ -139,7 +139,7 @@ def test_a_run_in_this_terminal_exits_as_its_command_and_is_recorded(
 
 
 def stopped(days: int = 21) -> Loop:
-    """A nightly loop that fired once, and then no daemon ran."""
+    """A nightly loop that fired once. Then no daemon ran."""
     clock = ManualClock((time.time_ns() // 1000 // DAY_US - days - 1) * DAY_US)
     with handle.connect(config.load(), clock=clock) as sf:
         loop = sf.loops.add("nightly", ["make"], cron="0 3 * * *", zone="UTC")
@@ -152,7 +152,7 @@ def stopped(days: int = 21) -> Loop:
 
 
 def test_a_nightly_job_that_stopped_three_weeks_ago_is_reported_everywhere(capsys: Capture) -> None:
-    """000-16, 000-17: no daemon runs, and none did: missing slots are worked out from the schedule."""
+    """000-16, 000-17: no daemon recorded the missing slots, so commands compute them from the schedule."""
     stopped()
     (need,) = said(capsys, "status")["needs"]
     assert need["kind"] == "loop_absent"
@@ -185,7 +185,7 @@ def test_missed_slots_are_in_the_timeline_at_their_own_times(capsys: Capture) ->
     assert "no daemon was running" in entry["summary"]
     assert said(capsys, "timeline", "--at", moment, "--type", "task")["entries"] == []
     first = time.strftime("%Y-%m-%d 03:00 UTC", time.gmtime(time.time() - 21 * 86_400))
-    assert len(said(capsys, "timeline", "--at", first)["entries"]) == 1  # not twice: it is the journal's own line
+    assert len(said(capsys, "timeline", "--at", first)["entries"]) == 1  # not twice: this is the line of the journal
 
 
 def test_a_loop_that_paused_itself_and_a_run_without_a_worker_need_a_person(capsys: Capture) -> None:

@@ -1,4 +1,4 @@
-"""Mail from a shell: real processes, one command each; read in one, done in another."""
+"""Mail in a shell: each command is a process; one shell reads a mail, another marks it done."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_mail_is_sent_read_and_done_in_two_shells(home: Path) -> None:
 
 
 def test_a_dead_letter_is_listed_shown_retried_and_resolved(home: Path) -> None:
-    """000-40: a person sees why it stalled, and settles it."""
+    """000-40: a person sees the reason and resolves the letter."""
     sent = said("mail", "send", "bob", "hi", "--attempts", "1", home=home)
     said("mail", "read", "--to", "bob", home=home)
     assert "is a dead letter" in run("mail", "defer", sent["id"], "--for", "1h", "--reason", "CI", home=home).stdout

@@ -52,20 +52,20 @@ def boxes(agent: Agent) -> list[str]:
 
 @pytest.mark.parametrize("n", range(6))
 def test_mail_to_any_box_of_a_running_agent_is_announced_once(sf: standfast.Standfast, n: int) -> None:
-    """000-38: to its kind, its session, a role, or the name it was given; the line blocks nothing and takes nothing."""
+    """000-38: mail to its kind, session, role or name. The line blocks nothing and claims no mail."""
     agent = Agent(sf)
     agent.hook(PROMPT)
     agent.acting(lambda: sf.agents.name("reviewer"))
     sent = sf.mail.send(boxes(agent)[n], {"pr": 42}, subject="please look at #42", sender="coder")
     call = agent.hook(CALL)
-    assert (call.line, call.mail) == ("", True)  # a call takes no line: the next answer does
+    assert (call.line, call.mail) == ("", True)  # a hook before a call adds no line; the hook after it does
     told = agent.hook({**ANSWER, "tool_use_id": "t2"})
     assert "1 mail for you from coder" in told.line
     assert '"please look at #42"' in told.line
     assert f"standfast mail read {sent.id[-6:]}" in told.line
-    assert not told.mail  # nothing more to tell: the next hook may go to the spool
+    assert not told.mail  # all mail was announced: the next hook may use the spool
     assert agent.hook({**ANSWER, "tool_use_id": "t3"}).line == ""
-    assert agent.hook({**PROMPT, "prompt": "and now?"}).line  # a prompt reminds
+    assert agent.hook({**PROMPT, "prompt": "and now?"}).line  # a prompt announces the mail again
     assert agent.acting(lambda: sf.mail.read(sent.id)) is not None
     assert agent.hook({**PROMPT, "prompt": "read it"}).line == ""
 

@@ -66,7 +66,7 @@ async def agent(sf: standfast.Standfast, mode: str = "auto") -> AsyncIterator[Ag
 
 @pytest.fixture
 def shared(engine_url: str, tmp_path: Path) -> Any:
-    """The store as the command opens it: claims belong to the actor."""
+    """The store, opened as the command opens it: claims belong to the actor."""
     with handle.connect(config.load(engine_url, data_dir=tmp_path / "data", actor="coder"), as_actor=True) as sf:
         yield sf
 
@@ -216,7 +216,7 @@ def test_it_serves_over_stdio(tmp_path: Path, mode: str) -> None:
 
 
 def test_a_client_that_vanishes_leaves_nothing_open(tmp_path: Path) -> None:
-    """In the middle of a call that waits: its process ends, and the next writer is not kept waiting."""
+    """The client disconnects during a waiting call. The server process exits, and the next writer does not wait."""
 
     async def run() -> None:
         async with mcp.Client(server(tmp_path / "data")) as client:
@@ -248,7 +248,7 @@ def test_schemas_are_closed_and_an_unknown_argument_is_refused_by_name(shared: s
 
 
 def test_an_approval_needs_an_intent(shared: standfast.Standfast) -> None:
-    """000-17: what gets approved is the intent, so production and staging are two approvals."""
+    """000-17: a person approves an intent, so production and staging need two approvals."""
 
     async def story(ask: Agent) -> None:
         for tool in (await ask.client.list_tools()).tools:
@@ -351,7 +351,7 @@ def test_the_actor_of_a_call_is_the_session_its_client_names(shared: standfast.S
 def test_a_named_actor_is_not_replaced_by_what_a_client_says(
     shared: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """STANDFAST_ACTOR decides, here as everywhere."""
+    """STANDFAST_ACTOR decides the actor."""
     monkeypatch.setenv("STANDFAST_ACTOR", "coder")
 
     async def story(ask: Agent) -> None:

@@ -43,7 +43,7 @@ NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--pid
 
 
 class Served:
-    """A server, and clients that see nothing of the host but its socket."""
+    """A server, and clients that can reach only the server's socket on the host."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.data = tmp_path / "data"
@@ -90,7 +90,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 def test_containers_work_on_the_store_of_the_host(served: Served) -> None:
     """000-38: claims and effects need answers. A second container learns that the effect was done."""
     made = served.container(("task_add", {"title": "flaky test"}), ("task_claim", {}))
-    assert made["pid"] == 1  # of its own namespace
+    assert made["pid"] == 1  # of the client's namespace
     assert [answer.get("isError", False) for answer in made["answers"]] == [False, False]
     effect = {"tool": "github.open_pr", "intent": {"branch": "fix-42"}, "key": "pr"}
     first = served.container(("effect_begin", effect))["answers"][0]["structuredContent"]

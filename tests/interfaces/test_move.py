@@ -1,4 +1,4 @@
-"""`standfast db move`: every row goes to the other engine and back; killed anywhere, one store is the authority."""
+"""`standfast db move`: every row is moved to the other engine and back; after a kill one store is the authority."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def move(shell: Run, source: str, target: str, **variables: str) -> Any:
 
 
 def hashes(url: str) -> dict[str, tuple[int, str]]:
-    """Rows and hash of every table."""
+    """The number of rows and the hash of every table."""
     found = {}
     with server.snapshot(url) if "://" in url else moving.snapshot(url) as source:
         for table in source.tables:
@@ -84,7 +84,7 @@ PLAN = {f"k{n}": {"n": n, "text": "ä\t\n\"'", "list": [None, 1.5, True, {}]} fo
 
 
 def filled(url: str, data: Path) -> dict[str, Any]:
-    """A store with rows of several kinds; what a later look has to find."""
+    """Fill a store with rows of several kinds. Returns the values that the tests compare later."""
     with standfast.open(url, data_dir=data) as sf:
         task = sf.tasks.add("one")
         with sf.session("pay") as s:
@@ -122,7 +122,7 @@ def check(url: str, data: Path, wanted: dict[str, Any]) -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def two(request: pytest.FixtureRequest, pg_database: str, home: Path) -> tuple[str, str]:
-    """A place on each engine, in both orders."""
+    """The URLs of a source and a target, one on each engine, in both orders."""
     file = str(home / "data" / "standfast.db")
     return (file, pg_database) if request.param == "sqlite" else (pg_database, file)
 
@@ -200,7 +200,7 @@ def test_a_consumer_of_postgresql_continues_in_a_copy_in_sqlite(
 
 
 def taken(sf: standfast.Standfast, name: str, limit: int) -> list[str]:
-    """Up to so many of the next events of a consumer of the whole journal, by their subject."""
+    """The subjects of a consumer's next events in the whole journal, up to a limit."""
     if not limit:
         return []
     batch = sf.events.poll(name, limit=limit)
@@ -291,7 +291,7 @@ def test_a_killed_move_is_finished_although_the_store_moved_on_and_back(shell: R
 
 @pytest.mark.parametrize("same", [True, False])
 def test_a_killed_move_is_settled_by_the_next_move(shell: Run, home: Path, same: bool) -> None:
-    """002-11: the same command again, or another target. No open of the source is needed in between."""
+    """002-11: the next move is the same command or has another target. The source need not be opened in between."""
     a, b = str(home / "data" / "standfast.db"), str(home / "b" / "standfast.db")
     answer(shell, a, "task", "add", "one")
     assert move(shell, a, b, STANDFAST_CRASH_AT="move.after_mark").returncode == -9
@@ -303,7 +303,7 @@ def test_a_killed_move_is_settled_by_the_next_move(shell: Run, home: Path, same:
 
 
 def elsewhere(url: str, host: str) -> None:
-    """Make the mark of a killed move that of a process on another machine."""
+    """Change the mark of a killed move to that of a process on another machine."""
     there = look(Target(engine_of(url).replace("pg", "postgres"), url))
     assert there is not None
     assert there.moved is not None
@@ -390,7 +390,7 @@ def test_a_copy_taken_during_a_move_restores(home: Path, two: tuple[str, str], m
 
 
 def test_while_an_effect_is_under_way_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:
-    """003-21: refused while a live process sends; a place with another store is refused; agents are refused."""
+    """003-21: a move is refused during an effect, to a target with another store, and to agents."""
     a, b = two
     with standfast.open(a, data_dir=home / "data") as sf:
         sf.effects.begin("charge", {}, key="k")
@@ -442,7 +442,7 @@ def test_choosing_another_store_counts_the_rows_that_stay(shell: Run, home: Path
 
 @pytest.mark.slow
 def test_the_daemon_of_a_store_that_moved_ends(shell: Run, home: Path) -> None:
-    """003-21: it has nothing under way, or the move would be refused."""
+    """003-21: the daemon has no effect in flight; otherwise the move would be refused."""
     a, b = str(home / "data" / "standfast.db"), str(home / "other" / "standfast.db")
     answer(shell, a, "task", "add", "one")
     command = [sys.executable, "-m", "standfast", "daemon", "run"]

@@ -62,7 +62,7 @@ def test_an_explicit_url_or_directory_is_not_moved_by_the_variable(
     monkeypatch.setenv("STANDFAST_STORE", "goals")
     assert load(data_dir=tmp_path).target.location == str(tmp_path / "standfast.db")
     assert load(tmp_path / "x.db").target.location == str(tmp_path / "x.db")
-    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "stores" / "goals"))  # as a child process may have it
+    monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "stores" / "goals"))  # a child may inherit this
     assert load().data_dir == str(tmp_path / "stores" / "goals")
     monkeypatch.setenv("STANDFAST_STORE", "../goals")
     with pytest.raises(InvalidInput, match="is not a store name"):

@@ -36,7 +36,7 @@ class Inbox:
         self.command = [sys.executable, "-c", WRITER, str(directory)]
 
     def wait(self, count: int = 1) -> list[dict[str, object]]:
-        """What arrived, once there are `count`; the bound is for a machine under load."""
+        """Wait for `count` inputs and return them. The time limit allows for a busy machine."""
         end = time.monotonic() + 30
         while len(found := sorted(self.directory.glob("*.json"))) < count:
             assert time.monotonic() < end, f"{len(found)} notices, not {count}"
