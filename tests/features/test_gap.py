@@ -74,8 +74,9 @@ def test_an_effect_that_the_store_does_not_know_is_in_doubt(
     with reopen() as again:
         with again.session("pay") as s:
             assert s.effect("charge", {"n": 1}, do=outside.send("one")) == "one"  # replayed
-            with pytest.raises(EffectInDoubt, match="may have been sent between"):
+            with pytest.raises(EffectInDoubt, match="may have been sent between") as caught:
                 s.effect("charge", {"n": 2}, do=outside.send("two"))
+            assert "a person runs: standfast restore finish" in caught.value.hint
             with pytest.raises(EffectInDoubt):
                 s.effect("other", {}, do=outside.send("other"))
         assert outside.got == ["one"]

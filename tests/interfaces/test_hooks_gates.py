@@ -67,6 +67,7 @@ def test_a_push_is_held_until_a_person_approves_and_passes_once(sf: standfast.St
     refused = agent.call(bash("PreToolUse", PUSH, id="t1"))
     assert "main is protected" in refused
     assert "standfast approve" in refused
+    assert "; then make exactly the same call again" in refused
     assert agent.call(bash("PreToolUse", PUSH, id="t2"))
     (asked,) = sf.approvals.list()
     _grant(sf, asked.id)

@@ -50,6 +50,8 @@ def test_a_mail_is_sent_read_and_done_in_two_shells(home: Path) -> None:
     assert [one["type"] for one in shown["history"]] == ["mail.sent", "mail.leased", "mail.done"]
     assert [one["body"] for one in shown["thread"]] == ["look at #42", "fine"]
     assert run("verify", json.dumps(sent["receipt"]), home=home).returncode == 0
+    said("mail", "read", home=home, STANDFAST_ACTOR="ann")
+    assert "2 mail boxes" in run("status", home=home).stdout
 
 
 def test_a_dead_letter_is_listed_shown_retried_and_resolved(home: Path) -> None:

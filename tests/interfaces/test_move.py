@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import standfast
-from standfast import config, files
+from standfast import config, files, hints
 from standfast.admin import move as admin_move
 from standfast.admin.copies import automatic
 from standfast.admin.copies.here import look, promote
@@ -139,6 +139,7 @@ def test_there_and_back_every_row_is_the_same(shell: Run, two: tuple[str, str], 
         with pytest.raises(standfast.StorageError, match="this store moved to") as caught:
             running.tasks.add("late")
         assert caught.value.code == "store_moved"
+        assert caught.value.hint.endswith(hints.command("db", engine_of(b), b))
     assert error(shell, a, "task", "list") == (78, "store_moved")
     done = move(shell, b, a)
     assert done.returncode == 0, done.stderr
@@ -387,6 +388,14 @@ def test_a_copy_taken_during_a_move_restores(home: Path, two: tuple[str, str], m
     with standfast.open(**given) as sf:
         assert [task.title for task in sf.tasks.list()] == ["one"]
         sf.tasks.add("two")
+
+
+def test_the_plan_prints_the_command_that_moves(shell: Run, home: Path) -> None:
+    """The next command can be pasted: it has the place that was asked for, and none that was not."""
+    source, target = str(home / "data" / "standfast.db"), str(home / "data" / "other.db")
+    standfast.open(source, data_dir=home / "data").close()
+    planned = shell(source, "db", "move", "sqlite", target, "--global")
+    assert f"next: standfast db move sqlite {target} --global --commit\n" in planned.stderr
 
 
 def test_while_an_effect_is_under_way_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:

@@ -117,6 +117,13 @@ def test_in_doubt_the_probe_runs_and_only_exit_3_means_not_applied(
     assert again.stdout == ("found\n" if code == 0 else "")
 
 
+def test_the_wait_before_the_second_probe_is_announced(run: Run, tmp_path: Path) -> None:
+    command = counting(tmp_path, "kill -9 $$")
+    run("once", "k", "--", *command)
+    again = run("once", "k", "--probe", "exit 3", "--settle", "4s", "--", *command)
+    assert re.search(r"the probe says not applied; it runs again in \d+m?s \(--settle\)", again.stderr)
+
+
 FAILING = "test -e ready && echo ok || { echo half; exit 9; }"
 
 

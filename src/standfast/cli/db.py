@@ -196,27 +196,30 @@ def move(
     target = parse_db_target(text, default_path=settings.default_path)
     if commit:
         people.refuse("moves the store")
-    if _moved(out, settings, target, commit=commit, wait=wait, confirm=confirm):
+    secret = where not in (None, "-") and target.shown != target.location
+    given = ["--env", variable] if variable else ["URL"] if secret else [where] if where else []
+    again = hints.command("db", "move", engine, *given, *["--global"] * everywhere, "--commit")
+    if _moved(out, settings, target, "" if commit else again, wait=wait, confirm=confirm):
         _save(out, target, everywhere, moved=True)
 
 
-def _moved(
-    out: Out, settings: Settings, target: Target, *, commit: bool, wait: str | None, confirm: str | None
-) -> bool:
-    """Show the plan, or move the store. Returns whether it was moved."""
+def _moved(out: Out, settings: Settings, target: Target, again: str, *, wait: str | None, confirm: str | None) -> bool:
+    """Show the plan and `again`, the command that commits it; or move the store if `again` is empty.
+
+    Returns whether it was moved.
+    """
     from standfast.admin.copies.automatic import before_command
     from standfast.admin.move import move, plan
 
     what = plan(settings, target)
-    shown = {**what.as_dict(), "hash": what.hash, "commit": commit}
+    shown = {**what.as_dict(), "hash": what.hash, "commit": not again}
     lines = [
         f"Move {what.store} from {what.source} to {what.target}: {what.rows} rows, {what.artifacts} artifacts.",
         "Processes that have it open are refused at their next write. The source stays there, sealed.",
     ]
-    if not commit:
+    if again:
         out.record(shown, [*lines, f"plan {what.hash}"])
-        place = ("pg", "URL") if target.engine == "postgres" else ("sqlite", "PATH")
-        out.then(hints.command("db", "move", *place, "--commit"))
+        out.then(again)
         return False
     require_consent(out, ["db", "move"], "Type yes to move it: ", shown, lines, confirm)
     before_command(settings, what.store, "db move")

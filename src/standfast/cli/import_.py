@@ -123,8 +123,9 @@ def files(out: Out, path: str, name: str | None, dry_run: bool) -> None:
 
 def _taken(_: Standfast, done: BundleImport) -> One:
     how = "to continue here" if done.taken else "as history"
+    sessions = "1 session" if len(done.sessions) == 1 else f"{len(done.sessions):,} sessions"
     lines = [
-        f"imported {len(done.sessions):,} sessions {how}: {done.added:,} of {done.rows:,} rows are new",
+        f"imported {sessions} {how}: {done.added:,} of {done.rows:,} rows are new",
         f"content {done.content}",
     ]
     return One(done, lines, then=literal(hints.command("session", "show", done.sessions[0])))

@@ -23,6 +23,7 @@ from standfast.cli import once_files
 from standfast.cli.open_store import agent_session
 from standfast.cli.output import Out, dumps
 from standfast.cli.render import printed
+from standfast.clock import format_duration
 from standfast.config import load
 from standfast.errors import EffectInDoubt
 from standfast.ledger.effects.call import Applied, Call, NotApplied, Unknown
@@ -263,6 +264,9 @@ class _Once:
 
     def wait(self, of: Clock, us: int) -> None:
         """Wait before the probe runs again. Ctrl-C ends the wait."""
+        self.out.say(
+            f"standfast: the probe says not applied; it runs again in {format_duration(us, parts=1)} (--settle)"
+        )
         before = signal.pthread_sigmask(signal.SIG_SETMASK, self.child.mask)
         try:
             clock.wait(of, us)

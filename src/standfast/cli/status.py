@@ -230,4 +230,6 @@ def _plural(table: str) -> str:
     name = _name(table)
     if name in ("mail", "usage", "state", "knowledge"):
         return name
-    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    if name.endswith("y"):
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("x", "s")) else f"{name}s"

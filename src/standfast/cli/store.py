@@ -28,7 +28,7 @@ COLUMNS = [
     Column("name"),
     Column("store_id", "id", show=lambda id: id[-6:]),
     Column("state"),
-    Column("size_bytes", "size", show=size),
+    Column("size_bytes", "size", show=lambda count: size(count) if count else ""),
     Column("written"),
     Column("copied"),
     Column("place"),

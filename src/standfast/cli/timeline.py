@@ -148,7 +148,8 @@ def _rest_of_it(out: Out, found: Timeline, options: list[str], elsewhere: dict[s
         last = found.entries[-1].subject
         out.then(hints.command("show", _id(found.entries[-1])) if is_id(last) else _about(last))
     else:
-        out.then("standfast timeline --since 1d")
+        choice = [option for option in options if option in ("--all", "--global")]
+        out.then(hints.command("timeline", "--since", "1d", *choice))
 
 
 def _about(subject: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from standfast import hints
 from standfast.errors import Busy, StorageError
 
 KEY = "moved"
@@ -55,6 +56,13 @@ def moved_away(text: str) -> StorageError:
         )
     return StorageError(
         f"this store moved to {found.to}",
-        "nothing was written; end this process and start it again with that store: standfast db",
+        f"nothing was written; end this process and start it again with that store: {_choosing(found.to)}",
         code="store_moved",
     )
+
+
+def _choosing(to: str) -> str:
+    """The command that chooses the new store. A password is not known here."""
+    if "://" in to:
+        return hints.command("db", "pg", "URL" if "***" in to else to)
+    return hints.command("db", "sqlite", to)

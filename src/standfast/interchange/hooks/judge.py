@@ -183,7 +183,7 @@ def _asking(gate: Gate, error: ApprovalRequired) -> str:
         return f"{error.message}. {error.hint}"
     return (
         f"{gate.pattern!r} needs a person's approval{_why(gate)}, which is requested now. A person runs: "
-        f"{hints.command('approve', short(error.approval_id))}    Then make exactly the same call again. "
+        f"{hints.command('approve', short(error.approval_id))}; then make exactly the same call again. "
         f"To wait for the answer: {hints.command('approval', 'wait', short(error.approval_id))}"
     )
 

@@ -118,11 +118,13 @@ def in_doubt(doubt: Doubt, probed: str = "") -> EffectInDoubt:
     error = f" ({serial.clean(row['error'], 200)})" if row["error"] else ""
     sent = f"attempt {row['attempt']} was sent at {iso(row['dispatched_us'] or row['updated_us'])} by {row['actor']}"
     why = f"{sent}, {WHY[doubt.standing]}{error}"
+    look = "look whether it happened, then say so"
     if (row["error"] or "").startswith(IN_GAP):
         why = row["error"]
+        look = f"if nothing was sent in that time, a person runs: standfast restore finish\n{look}"
     found = EffectInDoubt(
         f"{shown(row)} is in doubt: {why}{probed}",
-        f"look whether it happened, then say so: {settling_either(row)}",
+        f"{look}: {settling_either(row)}",
     )
     found.effect_id = row["id"]
     return found
