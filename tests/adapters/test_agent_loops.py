@@ -1,4 +1,4 @@
-"""One agent in four frameworks, killed at the worst moment: its tools are effects in each of them."""
+"""One agent in four frameworks, whose tools are effects, is killed between an effect and its record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def lives(framework: str, tool: str, directory: Path, **more: str) -> list[dict[str, Any]]:
-    """The processes of the agent, each from the top. The first is killed in the middle of its effect."""
+    """Run the agent's processes, each from the beginning. The first is killed during its effect."""
     if framework.startswith("langgraph"):
         pytest.importorskip("langgraph", reason="pip install '.[dev]' brings LangGraph")
     needed = FRAMEWORKS[framework.removesuffix("_continued")]
@@ -77,7 +77,7 @@ def test_an_effect_without_a_probe_stops_the_run_and_is_not_repeated(framework: 
         assert [one.state for one in sessions] == ["waiting"], "a caller will come back to it"
 
 
-# -- continued, not run again from the top ------------------------------------------------------------------------
+# -- continued, not run again from the beginning ------------------------------------------------------------------
 
 
 def langgraph_roles(sf: standfast.Standfast) -> list[str]:
@@ -161,7 +161,7 @@ LOADED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", LOADED)
 def test_a_run_killed_at_every_crash_point_is_continued(sf_crash: Crash, framework: str) -> None:
-    """002-11, 002-20: the server has each request once, and the prompt was said once."""
+    """002-11, 002-20: the server has each request once, and the conversation has the prompt once."""
     if framework == "langgraph":
         pytest.importorskip("langgraph", reason="pip install '.[dev]' brings LangGraph")
     else:

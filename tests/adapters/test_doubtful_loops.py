@@ -1,4 +1,4 @@
-"""Agent frameworks that make text of an error: the LLM tries variations, and nothing more is sent."""
+"""Some agent frameworks pass an error to the LLM as text. The LLM tries variations, and nothing more is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LangGraph's own savers kept, taken over: the same checkpoints and writes, nothing changed at the source."""
+"""Imports the checkpoints and writes of LangGraph's own savers, and does not change the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.interfaces.test_cli import run as cli
 
 
 def run_some(saver: Any) -> None:
-    """Two threads of a real graph with a type of its own in it, and a long one."""
+    """Run two threads of a real graph that stores a custom type, and a long thread."""
     app = answering(lambda state: {"said": [Secret(f"answer {len(state['said'])}")]}, saver)
     for thread in ("one", "two"):
         for question in ("a", "b"):
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_counted_and_keeps_nothing_else_from_coming(tmp_p
         junk = [("msgpack", b"\xff\x00"), ("msgpack", b"\x01"), ("json", b"[1]"), ("pickle", b"x"), (None, None)]
         for n, (kind, data) in enumerate(junk):
             theirs.conn.execute(add, ("junk", f"id{n}", kind, data, b"no json"))
-        theirs.conn.execute(add, ("\x01", "id", "msgpack", b"\x80", b"{}"))  # a name that cannot be one
+        theirs.conn.execute(add, ("\x01", "id", "msgpack", b"\x80", b"{}"))  # not a valid name
         theirs.conn.execute(add, ("sealed", "id", "msgpack+aes", b"?", b"{}"))
         theirs.conn.commit()
     with Saver.from_conn_string(tmp_path / "ours.db") as ours:

@@ -1,4 +1,4 @@
-"""Search by meaning in LangGraph's store: an embedding of the caller's, compared in plain Python on both engines."""
+"""Search by meaning in LangGraph's store: the caller's embeddings are compared in plain Python on both engines."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_expired_items_are_not_found_and_a_hit_starts_the_time_to_live_again(eng
 
 
 def test_pages_do_not_matter(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Namespaces, items and fields are all larger than a page here; nothing is passed over or met twice."""
+    """Namespaces, items and fields each need several pages; none is skipped or read twice."""
     store = indexed(sf)
     store.batch(
         PutOp((f"n{n % 3}", "é\\"), f"k{n}", {"a": "a" * (n + 1), "b": "b"}, index=["a", "b"]) for n in range(20)

@@ -75,7 +75,7 @@ def test_the_limit_of_the_settings_holds_where_none_is_given(sf: standfast.Stand
 
 
 def test_calls_without_an_answer_are_visible_and_a_repaired_view_can_be_sent(sf: standfast.Standfast) -> None:
-    """A conversation cut off in the middle of a call is not bricked, and nothing of it is rewritten."""
+    """A conversation that was interrupted during a call stays usable, and none of its items is rewritten."""
     from standfast.adapters.openai_agents import INTERRUPTED
 
     shell = {"type": "shell_call", "call_id": "c2", "action": {"commands": ["ls"]}}
@@ -107,7 +107,7 @@ def test_a_fork_and_its_parent_do_not_change_each_other(sf: standfast.Standfast)
 
 
 def test_a_cancelled_writer_leaves_once_the_outcome_is_known(sf: standfast.Standfast) -> None:
-    """All or nothing, nothing held: what others write continues at once."""
+    """The write happens completely or not at all, and no lock is left: other writers continue immediately."""
 
     async def work() -> None:
         s = session("a", sf)
@@ -174,15 +174,15 @@ class Program:
 
 
 def test_killed_at_every_point_no_batch_is_split_and_no_removed_item_returns(tmp_path: Path) -> None:
-    """000-1: `kill -9` at each write step of adding, taking back and clearing."""
+    """000-1: `kill -9` at each write step of adding, removing and clearing items."""
     program = Program(tmp_path)
-    crash._live(program.run, 0, Schedule(), 60.0)  # makes the store, in a child: the parent never touches it
+    crash._live(program.run, 0, Schedule(), 60.0)  # a child makes the store, because the parent must never open it
     schedules = crash.sweep(program.run, program.run, program.check, reset=program.reset, max_schedules=20)
     assert schedules == 20, "a sample of every crash, and of every second crash"
 
 
 def test_a_process_killed_while_it_adds_leaves_whole_batches(tmp_path: Path) -> None:
-    """000-1: every batch that was acknowledged is there, whole, and none that is half."""
+    """000-1: every acknowledged batch is stored completely, and no batch is stored in part."""
     path = tmp_path / "a.db"
     session("a", path).close()
     read, write = os.pipe()

@@ -79,7 +79,7 @@ def test_a_conversation_continues_from_its_saved_state(sf: standfast.Standfast) 
 
 
 def test_of_two_writers_of_one_conversation_the_second_is_refused(sf: standfast.Standfast) -> None:
-    """001-72: no turn is lost, and the one that came second knows."""
+    """001-72: no turn is lost, and the second writer gets an error."""
     from pydantic_ai.conversation_store import ConversationConflict  # type: ignore[import-not-found,unused-ignore]
 
     async def work() -> None:
@@ -181,7 +181,7 @@ def test_a_run_of_the_harness_is_recorded_whole(sf: standfast.Standfast) -> None
 
 
 def test_of_two_that_start_the_same_call_one_is_refused(sf: standfast.Standfast) -> None:
-    """002-10: there, a second `started` overwrites the first; here it is an effect, held by its process."""
+    """002-10: in the harness a second `started` overwrites the first; here the call is an effect with a holder."""
 
     async def work() -> None:
         store = steps(sf)

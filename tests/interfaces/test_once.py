@@ -1,4 +1,4 @@
-"""`standfast once` and `standfast effect`: a command that has answered is not run again."""
+"""`standfast once` and `standfast effect`: a command whose result is stored is not run again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Run:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Callable[[], standfast.Standfast]:
-    """The store of the commands, in their scope, outside any repository."""
+    """The store that the commands use, opened outside any repository."""
 
     def opened() -> standfast.Standfast:
         from standfast import config, handle
@@ -55,7 +55,7 @@ def store(tmp_path: Path) -> Callable[[], standfast.Standfast]:
 
 
 def counting(tmp_path: Path, then: str = "exit 0") -> tuple[str, ...]:
-    """A command that leaves a line in the outside system each time it is run."""
+    """A command that appends a line to the outside system at each run."""
     return ("sh", "-c", f"echo ran >> {tmp_path / 'world'}; {then}")
 
 
@@ -143,7 +143,7 @@ def test_a_failure_is_not_replayed_as_a_result(run: Run, tmp_path: Path, store: 
 
 @pytest.mark.parametrize("option", ["--again", "--retry-failed", "--until-ok"])
 def test_a_failure_is_run_again_under_its_key_by_an_option(run: Run, tmp_path: Path, store: Any, option: str) -> None:
-    """000-36: the later answer is the answer of the key."""
+    """000-36: the key then has the result of the later run."""
     command = counting(tmp_path, FAILING)
     assert run("once", "k", "--", *command).returncode == 9
     (tmp_path / "ready").touch()
@@ -255,7 +255,7 @@ def test_a_running_command_is_busy_and_after_the_death_of_its_process_in_doubt_a
         assert shell != other.pid
         other.kill()
         other.wait()
-        assert run("once", "k", "--", *command).returncode == 75  # the command lives
+        assert run("once", "k", "--", *command).returncode == 75  # the command is alive
         os.kill(shell, signal.SIGKILL)
         while run("once", "k", "--", *command).returncode == 75:
             time.sleep(0.05)  # until its new parent has reaped it
@@ -455,7 +455,7 @@ def test_the_same_on_postgresql(run: Run, tmp_path: Path, environment: dict[str,
 def test_while_an_effect_of_the_session_is_in_doubt_a_new_key_is_not_run(
     run: Run, tmp_path: Path, store: Callable[[], standfast.Standfast]
 ) -> None:
-    """000-36: RULES 4: `once` belongs to a session; a killed command stops the next one, not its own replay."""
+    """000-36: RULES 4: in a session a killed command blocks the next `once`, but not its own replay."""
     with store() as sf, sf.session("work"):
         pass
     run("once", "a", "--session", "work", "--", *counting(tmp_path))

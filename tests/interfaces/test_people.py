@@ -101,7 +101,7 @@ def test_a_command_for_people_is_refused_to_an_agent(sf: standfast.Standfast, tm
 
 
 def test_every_command_is_either_open_to_agents_or_refused() -> None:
-    """A new command has to be sorted into one of the lists above."""
+    """A new command has to be added to one of the lists above."""
     lines = (line.split() for line in REFUSED)
     refused = {words[0] if words[0] in ("approve", "deny", "install") else " ".join(words[:2]) for words in lines}
     sorted_out = OPEN | refused | set(SOMETIMES)
@@ -130,7 +130,7 @@ def test_the_one_list_names_every_method_that_refuses_and_no_other() -> None:
     ["approvals yes zzzzzz", "gates rm git*", "gate delete git*", "reject zzzzzz", "state check", "db use other.db"],
 )
 def test_an_alias_prints_the_same_list(sf: standfast.Standfast, tmp_path: Path, line: str) -> None:
-    """R29: what an alias runs is refused too; a word that runs nothing changes nothing."""
+    """R29: an agent cannot use an alias of a refused command; an unknown word changes nothing."""
     sf.gates.add("git*")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".toml", ".json")}
     done = run(*line.split(), cwd=tmp_path, **AGENT)
@@ -143,7 +143,7 @@ def test_an_alias_prints_the_same_list(sf: standfast.Standfast, tmp_path: Path, 
 def test_the_message_names_the_variable_that_marks_the_agent(
     sf: standfast.Standfast, tmp_path: Path, variable: str
 ) -> None:
-    """R29, RULES 12: whichever agent it is."""
+    """R29, RULES 12: this holds for every kind of agent."""
     sf.gates.add("git*")
     done = run("gate", "remove", "git*", cwd=tmp_path, **{variable: "1"})
     assert done.returncode == 5
@@ -178,7 +178,7 @@ def test_an_agent_resolves_only_what_needed_no_approval(sf: standfast.Standfast,
 
 
 def test_an_agent_adds_no_loop_whose_command_a_gate_stops(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """R29: the daemon would run it later, where no hook looks. `apply` is no way around."""
+    """R29: the daemon would run it later without hooks. `apply` refuses it too."""
     sf.gates.add("git push*")
     for command in (("git", "push"), ("sh", "-c", "cd x && git push")):
         refused = run("loop", "add", "l", "--every", "1h", "--", *command, cwd=tmp_path, **AGENT)
@@ -295,7 +295,7 @@ def test_an_agent_with_a_terminal_does_not_confirm_a_stored_command(tmp_path: Pa
 
 
 def test_a_confirmed_command_runs_without_a_second_question(tmp_path: Path) -> None:
-    """R32: before its first run. Another command is asked for again."""
+    """R32: the question comes before the first run. A changed command is asked for again."""
     from tests.interfaces.test_approvals_cli import Person
 
     run("state", "set", "branch", "main", "--verify", "echo x >> VERIFIED", cwd=tmp_path, **AGENT)

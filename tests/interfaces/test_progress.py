@@ -1,4 +1,4 @@
-"""Work over a second shows how far it is: a bar on a terminal, a line when piped."""
+"""Work that takes more than 1 s prints its progress: a bar on a terminal, a line in a pipe."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Terminal(io.StringIO):
 
 
 def test_on_a_terminal_a_bar_grows_and_the_answer_replaces_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """003-40: the bar is one line, and nothing of it stays."""
+    """003-40: the bar is one line, which the answer overwrites."""
     with redirect_stderr(Terminal()) as terminal:
         clock, out = Seconds(), Out()
         at_each_second(reported(out, clock), clock, 2)

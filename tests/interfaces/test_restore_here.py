@@ -25,7 +25,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Not temporary: this host remembers its store."""
+    """A home that is not temporary, so that this host remembers its store."""
     with remembering.home() as made:
         yield made
 
@@ -56,7 +56,7 @@ def error(shell: Run, *words: str, **variables: str) -> tuple[int, str]:
 
 
 def here(shell: Run, **variables: str) -> Any:
-    """Confirm the plan that the command prints."""
+    """Run `restore --here` and confirm the printed plan."""
     plan = json.loads(shell("restore", "--here", "--json").stdout)["data"]
     return shell("restore", "--here", "--confirm", plan["hash"], **variables)
 
@@ -66,7 +66,7 @@ def titles(shell: Run) -> list[str]:
 
 
 def prepared(shell: Run) -> int:
-    """A copy with one task, and rows that came after it; the last sequence number."""
+    """Take a copy with one task, then add rows. Returns the last sequence number."""
     answer(shell, "task", "add", "one")
     assert shell("loop", "add", "nightly", "--every", "1h", "--", "true").returncode == 0
     answer(shell, "backup")
@@ -87,7 +87,7 @@ def test_a_store_is_restored_and_a_person_closes_its_gap(shell: Run, url: str, t
         assert error(shell, "restore", "finish", "--nothing-was-sent", CLAUDECODE="1") == (5, "agent_present")
         done = answer(shell, "restore", "finish", "--nothing-was-sent")
         assert (done["seen"], done["seq"] < done["seen"]) == (last, True)
-        with suppress(standfast.StorageError):  # CommitUnknown: the files under it are others now
+        with suppress(standfast.StorageError):  # CommitUnknown: its files were replaced
             old.tasks.add("from before")
         with pytest.raises(standfast.StorageError) as caught:
             old.tasks.add("from before")
@@ -105,7 +105,7 @@ def test_a_store_is_restored_and_a_person_closes_its_gap(shell: Run, url: str, t
 
 
 def lose(url: str) -> None:
-    """Delete the store without a command of ours."""
+    """Delete the store's files directly."""
     if "://" in url:
         with psycopg.connect(url) as connection:
             connection.execute("DROP SCHEMA standfast CASCADE")
@@ -115,7 +115,7 @@ def lose(url: str) -> None:
 
 
 def test_a_deleted_store_is_restored(shell: Run, url: str, tmp_path: Path) -> None:
-    """000-42: the place is empty, and the copy is all there is."""
+    """000-42: the store's files are missing, and only the copy is left."""
     answer(shell, "task", "add", "one")
     answer(shell, "backup")
     lost = answer(shell, "task", "add", "two")["receipt"]
@@ -161,7 +161,7 @@ def test_a_copy_of_another_store_is_refused(shell: Run, tmp_path: Path, url: str
 
 
 def sent(shell: Run, key: str, **variables: str) -> int:
-    """`once` with a command that appends to the outside system; its exit code."""
+    """Run `once` with a command that appends to the outside system. Returns the exit code."""
     code: int = shell("once", key, "--", "sh", "-c", f"echo {key} >> $OUTSIDE", **variables).returncode
     return code
 
@@ -307,7 +307,7 @@ def in_terminal(home: Path, url: str, said: list[tuple[bytes, bytes]], *words: s
             shown += os.read(fd, 1000)
         seen, shown = seen + shown, b""
         os.write(fd, text)
-    with suppress(OSError):  # the terminal is gone with its last process
+    with suppress(OSError):  # the terminal is closed with its last process
         while part := os.read(fd, 1000):
             shown += part
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -413,7 +413,7 @@ def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pyte
 
 
 def test_a_database_that_was_replaced_beside_its_wal_is_restored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """003-42: `cp` of an older file leaves the WAL. Nothing of that mixture is carried over."""
+    """003-42: `cp` of an older file leaves the WAL. No row of this mixture is carried over."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("STANDFAST_REMEMBER")
     monkeypatch.delenv("STANDFAST_DATA_DIR")
@@ -435,7 +435,7 @@ def test_a_database_that_was_replaced_beside_its_wal_is_restored(home: Path, mon
     with pytest.raises(standfast.StorageError, match="restore --here"):
         standfast.open()
     done = standfast.restore(confirm=standfast.restore().hash)
-    assert (Path(done.to) / "standfast.db-wal").stat().st_size > 0  # both files as they were
+    assert (Path(done.to) / "standfast.db-wal").stat().st_size > 0  # both files are unchanged
     with standfast.open() as sf:
         charge(sf)
         assert sf.journal.check().findings == []

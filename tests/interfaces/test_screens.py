@@ -96,9 +96,9 @@ def test_every_printed_hint_works_where_it_was_printed(
     for screen in SCREENS:
         _, out, err = ask(messy, screen, monkeypatch, capsys, where)
         for hint in hints(out + "\n" + err):
-            if " effect resolve " in hint or " decision done " in hint:  # these would change what the others read
+            if " effect resolve " in hint or " decision done " in hint:  # these would change rows
                 hint = " ".join(shlex.split(hint)[:3]) + " --help"
-            hint = re.sub("^standfast approve ", "standfast approval show ", hint)  # it would wait for a person
+            hint = re.sub("^standfast approve ", "standfast approval show ", hint)  # this one would wait
             code, _, said = ask(messy, hint.removeprefix("standfast "), monkeypatch, capsys, where)
             assert code in (0, REFUSED_WITHOUT_A_PERSON) or hint == "standfast daemon status", (screen, hint, said)
             pasted.append(hint)
@@ -118,7 +118,7 @@ def test_inside_a_repository_the_rest_is_counted(
 def test_status_ends_with_the_command_of_the_first_item(
     messy: Messy, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """000-17: the next command settles what waits; it is no page of help."""
+    """000-17: the next command resolves the waiting item; it is no page of help."""
     _, out, err = ask(messy, "status", monkeypatch, capsys, where)
     first = next(line.strip() for line in out.splitlines() if line.strip().startswith("standfast "))
     assert err.splitlines()[-1] == f"next: {first}"
@@ -129,7 +129,7 @@ def test_status_ends_with_the_command_of_the_first_item(
 def test_a_span_is_headed_by_its_start_and_end(
     messy: Messy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """003-40: only a time that was asked about is named before the span."""
+    """003-40: a time is printed before the span only if the command line has it."""
     monkeypatch.setenv("TZ", "UTC")
     day = r"[A-Z][a-z]{2} [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}"
     _, out, _ = ask(messy, "timeline --since 9d", monkeypatch, capsys)

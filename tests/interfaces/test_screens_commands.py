@@ -90,7 +90,7 @@ def fail(home: Path, key: str, why: str) -> None:
 
 
 def test_a_session_is_shown_as_a_conversation(home: Path) -> None:
-    """Messages of OpenAI, Claude and LangChain: who said what, each call of a tool, each result."""
+    """Messages of OpenAI, Claude and LangChain: each text with its author, each tool call, each result."""
     with opened(home, ManualClock(SYSTEM.now_us() - HOUR_US)) as sf, sf.session("fix-42") as s:
         for role, content in MESSAGES:
             s.say(role, content)
@@ -125,7 +125,7 @@ def test_the_screen_of_each_kind_is_a_command(screen: str, capsys: pytest.Captur
 
 
 def test_a_failed_run_has_the_last_line_of_stderr_and_its_output(home: Path) -> None:
-    """000-18, 002-18: standfast records why a run failed, and shows what it wrote."""
+    """000-18, 002-18: standfast stores the reason why a run failed, and shows the run's output."""
     script = "echo begun; echo first >&2; echo 'the disk is full' >&2; exit 3"
     printed("loop", "add", "nightly", "--cron", "0 3 * * *", "--", "sh", "-c", script, home=home)
     assert refused("loop", "output", "nightly", home=home) == (
@@ -169,7 +169,7 @@ def test_loop_runs_until_a_time(home: Path) -> None:
 
 
 def test_status_follow_prints_each_new_item_once(home: Path) -> None:
-    """000-17: what needs you appears by itself, one record a line."""
+    """000-17: a new item that needs a person is printed as one line."""
     fail(home, "old", "the first")
     following = subprocess.Popen(
         [sys.executable, "-c", MAIN, "status", "--follow", "--jsonl"],
@@ -219,7 +219,7 @@ def test_sql_takes_parameters_and_prints_times(home: Path) -> None:
 
 
 def test_a_webhook_that_waits_is_in_status(home: Path) -> None:
-    """000-17: one that was received a while ago, and none that has just come."""
+    """000-17: only a webhook that was received a while ago is listed."""
     with opened(home, ManualClock(SYSTEM.now_us() - HOUR_US)) as sf:
         sf.webhooks.receive("stripe", "evt_1", {"amount": 5})
     with opened(home) as sf:

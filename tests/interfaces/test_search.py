@@ -1,4 +1,4 @@
-"""Search: words in everything, on both engines; nothing is missing right after it was written."""
+"""Search finds words in every kind of row, on both engines, immediately after the commit."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_two_that_index_at_once_write_the_same(sf: standfast.Standfast) -> None:
 
 
 def test_a_row_that_is_committed_late_is_found(pg_database: str, tmp_path: Path) -> None:
-    """On PostgreSQL its number is smaller than that of what was indexed before it."""
+    """On PostgreSQL its sequence number may be lower than that of rows that are already indexed."""
     written, go = threading.Event(), threading.Event()
 
     def late() -> None:

@@ -1,4 +1,4 @@
-"""`standfast session`: what a shell, a script and a person can do, in real processes."""
+"""`standfast session` for shells, scripts and persons, in real processes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def shell(engine_url: str, tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Shell:
-    """On SQLite alone: where the engine makes no difference."""
+    """A store on SQLite only, for tests that do not depend on the engine."""
     return Shell(tmp_path)
 
 
@@ -194,7 +194,7 @@ def test_a_command_that_is_killed_and_one_that_cannot_start(here: Shell) -> None
 
 
 def test_when_everything_is_killed_the_session_is_crashed_and_resumes(shell: Shell) -> None:
-    """000-1: nothing is restarted by itself; one word starts it again."""
+    """000-1: standfast does not restart it by itself; one command resumes it."""
     script = "echo run >> ran; test -f go && exit 0; echo $$; exec sleep 60"
     with shell.start("session", "run", "job", "--", "sh", "-c", script) as running:
         assert running.stdout is not None

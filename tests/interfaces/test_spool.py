@@ -1,4 +1,4 @@
-"""The spool: written by a process that cannot open the store, and in the store once afterwards."""
+"""The spool: a process that cannot open the store writes it, and each record is later stored once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def said(text: str, *, session: str = "s1", at_us: int = 1) -> Heard:
 
 
 def test_a_process_that_cannot_open_the_store_leaves_its_record_in_the_workspace(tmp_path: Path) -> None:
-    """002-30: as in a sandbox: nothing outside the workspace can be written. Any command there brings it home, once."""
+    """002-30: as in a sandbox, only the workspace is writable. The next command in it drains the record once."""
     place, data = workspace(tmp_path), tmp_path / "data"
     sub = place / "src"
     sub.mkdir()
@@ -51,14 +51,14 @@ def test_a_process_that_cannot_open_the_store_leaves_its_record_in_the_workspace
     assert (line.stat().st_mode & 0o777, line.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert (place / ".standfast" / ".gitignore").read_text() == "*\n"
     env = environment(data)
-    for words in (["decide", "x"], ["session", "list", "--all"]):  # there was no store yet: one that writes makes it
+    for words in (["decide", "x"], ["session", "list", "--all"]):  # the first of these creates the store
         subprocess.run([PROGRAM, *words], env=env, cwd=sub, check=True, capture_output=True)
     assert not list((place / ".standfast" / "spool").iterdir())
-    assert prompts(data) == {("[unsealed] from the sandbox", "said"): 1}  # no key to seal it: only `said`
+    assert prompts(data) == {("[unsealed] from the sandbox", "said"): 1}  # without a seal: `said`
 
 
 def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
-    """Busy, and the data directory takes no spool: sealed in the workspace, and brought home by the next hook."""
+    """If store and spool are not writable, the record is sealed in the workspace; the next hook drains it."""
     place, data = workspace(tmp_path), tmp_path / "data"
     standfast.open(data_dir=data).close()
     (data / "spool").write_text("a file is in the way")
@@ -72,7 +72,7 @@ def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
 
 
 def test_the_key_is_made_while_it_can_be(tmp_path: Path) -> None:
-    """By the first start of an agent outside a sandbox; inside it can only be read."""
+    """The first start of an agent outside a sandbox makes the key. Inside a sandbox it can only be read."""
     enter("codex", payload("SessionStart", cwd=tmp_path), tmp_path / "data")
     made = tmp_path / "data" / "spool.key"
     assert (made.stat().st_mode & 0o777, made.stat().st_size) == (0o600, 32)

@@ -1,4 +1,4 @@
-"""State from a shell, and the one place that runs a stored command."""
+"""State in a shell, and `state check`, the only command that runs a stored command of a state value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def said(*words: str, home: Path, input: str | None = None, **variables: str) ->
 
 
 def outside(home: Path) -> standfast.Standfast:
-    """The store of the commands, which run outside any repository; as the person who types them."""
+    """The store that the commands use outside any repository, opened as the person who types them."""
     return handle.connect(config.load(data_dir=home / ".standfast", outside=True, actor=f"ada@{os.uname().nodename}"))
 
 

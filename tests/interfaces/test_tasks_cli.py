@@ -1,4 +1,4 @@
-"""Tasks from a shell: real processes, one command each; claimed in one, done in another."""
+"""Tasks in a shell: each command is a process; one claims a task, another marks it done."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_future_times_are_parsed_as_people_type_them(home: Path) -> None:
 
 
 def test_a_person_sees_which_agents_are_suspect(home: Path) -> None:
-    """001-64: held by a process that is gone, and not yet taken over."""
+    """001-64: their process is dead, and their task was not taken over yet."""
     run("task", "add", "left behind", home=home)
     sleeper = subprocess.Popen(["sleep", "60"])
     assert run("task", "claim", "--while", str(sleeper.pid), home=home).returncode == 0
@@ -151,7 +151,7 @@ done
 
 
 class Workers:
-    """Shells that claim, work and are done; some are killed between two of their commands or inside one."""
+    """Shells that claim tasks and finish them. Some are killed between two commands or during one."""
 
     def __init__(self, url: str, place: Path) -> None:
         self._url, self._place = url, place
@@ -178,7 +178,7 @@ class Workers:
         return [name for name, shell in self._shells.items() if shell.poll() is None]
 
     def kill(self, name: str, *, whole: bool) -> None:
-        """The shell alone, whose command continues as an orphan; or everything it has started too."""
+        """Kill only the shell, whose command continues as an orphan, or also all its child processes."""
         shell = self._shells[name]
         if shell.poll() is None:
             os.killpg(shell.pid, signal.SIGKILL) if whole else shell.kill()
@@ -196,7 +196,7 @@ def lines(path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_ten_shell_workers_some_killed_do_each_task_exactly_once(engine_url: str, tmp_path: Path) -> None:
-    """Claimed in one process, done in another; what a killed worker held goes to the next one."""
+    """One process claims a task, another finishes it. The next worker gets a killed worker's task."""
     place, draw = tmp_path / "place", random.Random(1)
     place.mkdir()
     settings = config.load(engine_url, data_dir=place / ".standfast", outside=True)
@@ -233,7 +233,7 @@ def check(sf: standfast.Standfast, finished: Counter[str]) -> None:
         # Its last holder closed it, with the last fence and its own result.
         assert (closed.agent, task.result, task.fence) == (claims[-1].agent, claims[-1].agent, len(claims))
     assert set(finished) <= {task.id for task in tasks}
-    assert set(finished.values()) == {1}  # one worker got the answer, none twice; a killed one may have missed it
+    assert set(finished.values()) == {1}  # each answer once; a killed worker may have missed it
 
 
 def test_the_workers_of_this_page_are_the_ones_in_the_docs() -> None:

@@ -1,4 +1,4 @@
-"""What really happened around a moment, from the journal alone."""
+"""The timeline shows the events around a time, from the journal only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def night(engine_url: str, tmp_path: Path) -> standfast.Standfast:
-    """A night: something at 02:40, at 03:00 and at 04:30, asked about at 09:00."""
+    """A store with events at 02:40, 03:00 and 04:30. The clock is at 09:00."""
     clock = ManualClock(START_US)
     sf = standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock)
     clock.jump("-20m")
@@ -52,7 +52,7 @@ def test_the_window_is_around_the_moment_and_in_order(night: standfast.Standfast
 
 
 def test_a_time_without_events_is_shown_as_a_gap_with_both_ends(night: standfast.Standfast) -> None:
-    """000-16: that nothing ran is an answer too."""
+    """000-16: the timeline shows when nothing ran."""
     found = night.timeline(at="04:00", window="30m")
     assert found.entries == []
     assert [(gap.from_us, gap.until_us) for gap in found.gaps] == [(START_US, START_US + 90 * 60 * 1_000_000)]
@@ -117,7 +117,7 @@ def test_the_command_shows_people_a_table_and_programs_a_document(
 
 
 def test_an_open_item_is_marked_beside_its_last_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last thing a killed agent did looks like any other entry: the end of the story is that there is none."""
+    """The last entry of a killed agent looks like any other, so the timeline marks that its item is still open."""
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
     agent = """
 import os, signal, standfast
@@ -178,7 +178,7 @@ def test_every_short_id_that_the_table_prints_is_found_again(engine_url: str, tm
 
 
 def test_the_end_of_two_ids_is_refused_with_both(engine_url: str, tmp_path: Path) -> None:
-    """000-17: an answer about two things would look like one about one."""
+    """000-17: otherwise the events of two rows would look like those of one."""
     with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
         ids = [f"{prefix}_{'0' * 20}9k2m4x" for prefix in ("tsk", "eff")]
         for id in ids:

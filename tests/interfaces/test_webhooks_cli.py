@@ -43,7 +43,7 @@ RECEIVE = ("webhook", "receive", "stripe", "--event-id", "evt_1")
 
 
 def test_an_event_is_received_claimed_and_done_in_a_shell(home: Path) -> None:
-    """000-20: the second delivery quietly answers with the first result."""
+    """000-20: the second delivery gets the first result, without an error."""
     (home / "body.json").write_text(BODY)
     first = said(*RECEIVE, "body.json", "--kind", "invoice.paid", home=home)
     assert (first["fresh"], first["payload"]["amount"], first["receipt"]["seq"]) == (True, 5, 1)
@@ -111,7 +111,7 @@ def test_failed_by_hand_and_resolved_by_hand(home: Path) -> None:
 
 
 def test_after_a_kill_the_next_delivery_knows_whether_the_handler_still_runs(home: Path) -> None:
-    """The command is the holder. If we die, it continues; if it dies, the hold ends at once."""
+    """The handler's command is the holder. It continues if standfast dies; if it dies, its lease ends too."""
     script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done"
     words = [*RECEIVE, "--", "sh", "-c", script]
     ours = subprocess.Popen(
