@@ -35,7 +35,7 @@ def tasks(plan: Plan) -> list[Table]:
     )
     labels = {"raw sync": "raw sync, one caller", usual: name, MIXED: "aiosqlite, mixed transactions"}
     add_rates(table, rounds, {key: label for key, label in labels.items() if key in rounds} | {"ours": "records"})
-    # Only ways with tasks are compared here. The table of threads compares a thread for each task.
+    # Only ways that use tasks are compared here. The table of threads compares one thread per task.
     table.add(f"records / {name}", ratios(rate(rounds["ours"]), rate(rounds[usual])), "x", at_least(5.0))
     table.add("records / a connection and thread each", ratios(*pair(rounds)), "x")
     add_waits(table, "records", rounds["ours"])

@@ -51,7 +51,9 @@ PEERS = {
     "openai_sessions": f"{_HERE}.sessions_openai",
     "openai_sessions_postgres": f"{_HERE}.sessions_openai",
 }
-"""One feature each; most are compared with other people's packages, which are installed from PyPI on request."""
+"""Areas of one feature each. Most compare standfast with packages of other projects, which are installed from PyPI on
+request.
+"""
 
 AREAS = OURS | PEERS
 
@@ -65,7 +67,7 @@ def area(name: str) -> Callable[[Plan], list[Table]]:
 
 
 def quick(directory: Path) -> Plan:
-    """All areas in a few minutes. Too short for a judgement."""
+    """All areas in a few minutes. The results are too noisy to judge by."""
     return Plan(directory=directory, rounds=5, window_s=0.25, starts=15, openings=3, rows=200_000)
 
 
@@ -74,4 +76,4 @@ def leave_the_users_store_alone(directory: Path) -> None:
         del os.environ[name]
     os.environ["STANDFAST_DATA_DIR"] = str(directory / "data")
     os.environ["STANDFAST_REMEMBER"] = "0"
-    os.environ["XDG_STATE_HOME"] = str(directory / "state")  # a move and a copy write there
+    os.environ["XDG_STATE_HOME"] = str(directory / "state")  # a move and a copy write to this directory

@@ -1,8 +1,8 @@
-"""Budgets: a reservation and its settling, against the bare conditional updates of the same two rows.
+"""Budgets: a reservation and its settlement, against plain conditional updates of the same two rows.
 
-Each caller counts in the budget of its process and in the one around all of them. A bare pair is two transactions with
-the two updates of our own statements, on a connection each: no hold, no journal, no lease. So nothing of it survives
-a crash but the sums.
+Each caller spends from the budget of its process and from the parent budget of all processes. A plain pair is two
+transactions with the two updates of our own statements, with one connection per caller. It has no hold, no journal and
+no lease, so only the sums survive a crash.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Run = Callable[[str, Row], object]
 
 
 def budgets(plan: Plan) -> list[Table]:
-    """SQLite: each way has its own file."""
+    """On SQLite, with one file for each way."""
     places = {way: str(plan.fresh(way)) for way in ("Ours", "Bare", "Engine")}
     return [_compared(plan, "SQLite", places)]
 
 
 def budgets_postgres(plan: Plan) -> list[Table]:
-    """PostgreSQL: all on one server."""
+    """On PostgreSQL, with one server for all ways."""
     with server(plan.directory) as url:
         return [_compared(plan, "PostgreSQL", dict.fromkeys(("Ours", "BarePostgres", "Engine"), url))]
 

@@ -26,7 +26,7 @@ RECORDS = 400
 SALT_ROUNDS = 25
 """Many short rounds, because two rounds of one side differ by more than the salt costs."""
 WRITER_ROUNDS = 15
-"""Rounds of a second or two: the speed of an fsync here changes from one second to the next."""
+"""Rounds of 1 to 2 s, because the speed of an fsync changes from one second to the next."""
 EVENT = statement(
     "INSERT INTO event (time_us, occurred_us, scope, actor, holder, source, type, subject, data)"
     " VALUES (:n, :n, '', 'bench', 'bench', 'seen', 'row.added', :subject, :data)",
@@ -42,7 +42,7 @@ target.close()
 with open(sys.argv[2], "rb") as raw, open(sys.argv[2] + ".zst", "wb") as packed:
     zstandard.ZstdCompressor(level=3).copy_stream(raw, packed)
 """
-"""A script's copy with the default level of zstd. It hashes nothing and reads nothing back."""
+"""A copy by a script, with the default level of zstd. It computes no hashes and does not read the copy back."""
 
 
 def copies(plan: Plan) -> list[Table]:
@@ -148,7 +148,7 @@ def _salt(plan: Plan, sf: standfast.Standfast) -> Table:
 
 
 def _rate(sf: standfast.Standfast, goes_on: Callable[[], bool]) -> float:
-    os.sync()  # or the first fsync would write what the measurement before left in the page cache
+    os.sync()  # otherwise the first fsync also writes the pages that the previous measurement left in the page cache
     count, start = 0, time.monotonic()
     while goes_on():
         sf.state.set("bench", {"n": count})
@@ -157,7 +157,7 @@ def _rate(sf: standfast.Standfast, goes_on: Callable[[], bool]) -> float:
 
 
 def _cpu_s(act: Callable[[], object]) -> float:
-    """CPU time of this process and of the children that ended meanwhile."""
+    """CPU time of this process and of its ended children."""
     before = _used_s()
     act()
     return _used_s() - before

@@ -1,7 +1,7 @@
-"""Processes, threads and tasks that write at the same time, and the wait of each.
+"""Processes, threads and tasks that write at the same time, and the waiting time of each call.
 
-A crew starts its processes and opens their stores once. Each round gives them the same start time and the same
-window to write in. So rounds of different crews can alternate without a start in between.
+A crew starts its processes and opens their stores once. Each round gives all of them the same start time and the same
+duration. So rounds of different crews can alternate without new starts.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Sample:
 
 
 class Order(NamedTuple):
-    """An order to a crew: from this time on, write for a duration, or a number of rows each."""
+    """An order to a crew: from this time on, write for a duration, or write a number of rows per caller."""
 
     window_s: float = float("inf")
     rows_each: int = sys.maxsize
 
 
 class Told(NamedTuple):
-    """What one process did."""
+    """The measurements of one process."""
 
     counts: list[int]
     waits: array[float]
@@ -99,7 +99,7 @@ class Crew:
             self._receive(ours)
 
     def round(self, window_s: float) -> Sample:
-        """All callers write as much as they can until the window closes."""
+        """All callers write as many rows as they can until the window ends."""
         _, parts = self._ordered(Order(window_s=window_s))
         return Sample(
             window_s,
@@ -206,9 +206,7 @@ class Caller:
             before = after
 
     def _give_up(self, error: Exception) -> None:
-        """A caller that is busy for longer than the timeout counts as a wait and as an error. Any other error ends
-        the benchmark.
-        """
+        """Handle an error of a caller. A timeout counts as a wait and an error. Any other error ends the benchmark."""
         if "Busy" not in type(error).__name__:
             raise error
         self.errors += 1

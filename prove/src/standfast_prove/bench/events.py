@@ -120,7 +120,7 @@ def total(state: int, event: Event) -> int:
 
 
 def _folding(plan: Plan, engine: str, store: Standfast, size: int) -> Table:
-    """The same state computed from all events, and from a snapshot and the hundred events after it."""
+    """Compute the same state from all events, and from a snapshot and the 100 events after it."""
     _append(store, size // 100)
     store.events.fold("counter", total, 0, name="total", snapshot_every=1)
     store.events.append_many("counter", [("counted", DATA)] * TAIL)
@@ -153,7 +153,7 @@ def _append(store: Standfast, count: int) -> None:
 
 
 def _hearing(plan: Plan, engine: str, place: str) -> Table:
-    """One process appends, another follows: how long until it has the event."""
+    """One process appends, another follows. Measures the time until the follower has the event."""
     sent = SENT if plan.window_s >= 0.2 else 5
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()

@@ -2,8 +2,8 @@
 
     python -m standfast_prove.bench.file_or_store [SIZE …]
 
-Tasks come in groups of five, and each needs the one before it in its group. Measured are: writing the plan, closing the
-next task (read, choose, write, on disk) as the median of ROUNDS, and the size on disk.
+Tasks come in groups of five, and each needs the one before it in its group. It measures three things: the time to write
+the plan, the time to close the next task (read, choose, write, sync; the median of ROUNDS), and the size on disk.
 """
 
 from __future__ import annotations

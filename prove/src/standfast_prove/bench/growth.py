@@ -62,7 +62,7 @@ def history(plan: Plan) -> list[Table]:
 
 
 def history_postgres(plan: Plan) -> list[Table]:
-    """The same on a server: a million events in full."""
+    """The same on a server, with 1,000,000 events in a full run."""
     from standfast_prove.bench.postgres import server
     from standfast_prove.postgres import fresh_database
 

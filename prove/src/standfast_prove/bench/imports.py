@@ -1,9 +1,9 @@
-"""Imports: a transcript brought into the store, against merely decoding each of its lines.
+"""Imports: the import of a transcript into the store, against only decoding each of its lines.
 
-The transcript is made here, in the proportions of real ones: a response in several records, each tool's
-output twice and half of all bytes, progress in between, two to three kilobytes a record. Bringing it in
-means: secrets searched for, records decoded, messages, calls and usage written with their indexes, the raw
-records packed and kept, and each piece synced.
+The transcript is generated in the proportions of real ones. A response has several records. The output of each tool is
+there twice and makes half of all bytes. There are progress records, and a record has 2 to 3 KB. The import searches for
+secrets, decodes the records, writes messages, calls and usage with their indexes, compresses and stores the raw
+records, and syncs each batch.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _many(plan: Plan) -> Table:
 
 
 class Spent(NamedTuple):
-    """What something took."""
+    """The time and size of one measurement."""
 
     wall_s: float
     cpu_s: float

@@ -28,7 +28,7 @@ AGENTS = 10
 BATCH = 500
 QUERIES = 20
 CHECKED = 5
-"""Queries that brute force also answers. One takes seconds."""
+"""The number of queries that brute force also answers. One such query takes seconds."""
 
 Vectors: TypeAlias = "list[array[float]]"
 
@@ -92,7 +92,9 @@ def _vectors(count: int, seed: int = 5) -> Vectors:
 
 
 def _fill(sf: standfast.Standfast, rows: Vectors) -> None:
-    """The first row by the method, the others by its statement: without journal, in large transactions."""
+    """Insert the first row by the method. Insert the others by its statement, without the journal, in large
+    transactions.
+    """
     first = sf.knowledge.add("fact 0", agent="agent-0", embedding=rows[0])
     same = sf._store.write(lambda tx: tx.one(SQL.image, id=first.id))
     for start in range(1, len(rows), BATCH):

@@ -1,9 +1,9 @@
 """Loops: how late a slot is, with a thousand loops in one store, on the real clock.
 
-One process fires as the daemon does: it sleeps until something is due, fires, and sleeps again. Another
-thread claims what was queued and ends it at once, as a worker with an instant command would. The
-lateness is the time from a slot until its row is durable, or until its run is claimed. The table also has the
-lateness of a bare sleep until the same slots, because no scheduler is earlier than its timer.
+One process fires as the daemon does: it sleeps until a loop is due, fires, and sleeps again. Another thread claims each
+queued run and ends it immediately, as a worker with an instant command would. The lateness is the time from a slot
+until its row is durable, or until its run is claimed. The table also has the lateness of a bare sleep until the same
+slots, because no scheduler is earlier than its timer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS_MAX = 5
 
 
 class Shifted(SystemClock):
-    """The real clock, some seconds back while loops are made, so that their slots are spread."""
+    """The real clock, set back some seconds while loops are created, so that their slots are spread."""
 
     shift_us = 0
 

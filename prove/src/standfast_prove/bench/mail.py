@@ -1,12 +1,12 @@
-"""Mail: how soon it is received in another process, and how much of it can be taken and ended.
+"""Mail: the time until another process receives it, and the rate at which readers claim and finish it.
 
-The time from send to received is taken from before the send is asked for, so with its sync, until the
-other process has the body; ours is leased by then, durably. DBOS has `send` and `recv`: sent by its
+The time starts before the call of send, so it includes the sync. It ends when the other process has the body. By then
+our mail is durably leased. DBOS has `send` and `recv`: sent by its
 client in one process, received by a workflow in another, in its default configuration.
 
-A turn of a reader takes the next mail and ends it: ours are two durable transactions with a lease, a
-fence, a row for the attempt and two of the journal. litequeue marks a message and waits for a person
-if its reader dies; the bare table has neither lease nor journal.
+Each turn of a reader claims the next mail and finishes it. Ours makes two durable transactions, with a lease, a fencing
+token, a row for the attempt and two journal rows. litequeue marks a message and waits for a person if its reader dies.
+The bare table has no lease and no journal.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _dbos_message(client: Any, destination: str) -> None:
     while True:
         try:
             return client.send(destination, time.monotonic_ns())  # type: ignore[no-any-return]
-        except Exception as error:  # the workflow of this round may not be there yet
+        except Exception as error:  # the workflow of this round may not have started yet
             if "NonExistent" not in type(error).__name__:
                 raise
             time.sleep(0.01)

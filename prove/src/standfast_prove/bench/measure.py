@@ -53,7 +53,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The target, and whether it is a minimum or a maximum."""
+    """A target: its value, and whether it is a minimum or a maximum."""
 
     sign: str
     bound: float
@@ -98,7 +98,7 @@ class Table:
     note: str = ""
     lines: list[Line] = field(default_factory=list)
     others: float = float("nan")
-    """The share of the machine that other processes used meanwhile."""
+    """The share of the machine's CPU that other processes used meanwhile."""
 
     def add(self, label: str, values: Iterable[float], unit: str, reach: Reach | None = None) -> None:
         self.lines.append(Line(label, list(values), unit, reach))
@@ -118,7 +118,7 @@ def interleaved(
 
 
 QUIET = 0.15
-"""The share of the machine that other processes may use while it counts as quiet."""
+"""A machine counts as quiet if other processes use less than this share of its CPU."""
 
 
 def wait_for_quiet(patience_s: float) -> None:

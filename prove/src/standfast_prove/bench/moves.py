@@ -28,7 +28,7 @@ INDEXES = (
 )
 """The tables of our schema that have all rows."""
 ROWS_MAX = 5_000_000
-"""In fewer rows, the 0.3 s in which PostgreSQL makes the tables would be most of the time."""
+"""With fewer rows, most of the time would be the 0.3 s in which PostgreSQL creates the tables."""
 
 
 def moves(plan: Plan) -> list[Table]:
@@ -42,7 +42,7 @@ def moves(plan: Plan) -> list[Table]:
         rows = int(next(iter(sf.rows("SELECT count(*) AS n FROM event")))["n"])
     (place / "config.toml").write_text("[copies]\nenabled = false\n")
     with server(plan.directory) as url, fresh_database(url) as database, fresh_database(url) as raw:
-        # A move and its way back are one contestant, because every second round runs backwards.
+        # A move and the move back are one contestant, because every second round runs the contestants in reverse order.
         contestants: dict[str, Callable[[], tuple[float, float]]] = {
             "floor": lambda: (
                 rows / _timed(lambda: _raw_copy(place, raw, whole=True)),
@@ -85,7 +85,9 @@ def _moved(source: str, target: str, place: Path) -> float:
 
 
 def _raw_copy(place: Path, url: str, *, whole: bool = False) -> None:
-    """The rows of the sealed source, into a table without an index. `whole` has the indexes and reads them back."""
+    """Copy the rows of the sealed source into a table without an index. With `whole`, create the indexes and read the
+    rows back.
+    """
     import psycopg
 
     with closing(apsw.Connection(str(place / "standfast.db"))) as source, psycopg.connect(url) as connection:
@@ -105,7 +107,7 @@ def _raw_copy(place: Path, url: str, *, whole: bool = False) -> None:
 
 
 def _raw_insert(place: Path, url: str, *, whole: bool = False) -> None:
-    """The same rows from PostgreSQL, into a table without an index, in one transaction and synced."""
+    """Insert the same rows from PostgreSQL into a table without an index, in one synced transaction."""
     import psycopg
 
     path = place / "raw.db"

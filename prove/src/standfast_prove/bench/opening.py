@@ -14,7 +14,7 @@ HEAD_START_S = 0.02
 PATIENCE_S = 60.0
 
 Opening = list[float | str]
-"""The duration of each process, or its error."""
+"""The duration of the open in each process, or its error."""
 
 
 def opening(plan: Plan) -> list[Table]:

@@ -1,7 +1,7 @@
 """Packages of other projects to compare with. They are installed from PyPI on request and never part of the project.
 
-They go into a directory of their own inside the environment, so that nothing else ever imports them.
-Without a network the benchmark reports this and measures what it can.
+They are installed in a separate directory inside the environment, so that nothing else imports them. Without a network
+the benchmark reports the missing packages and measures the rest.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 
 @functools.cache
 def installed(requirement: str) -> str | None:
-    """The directory that holds `requirement` ("aiosqlite==0.22.1"), or None where it cannot be had."""
+    """The directory with the package `requirement` ("aiosqlite==0.22.1"), or None if it cannot be installed."""
     target = Path(sys.prefix) / "bench-peers" / requirement
     if target.is_dir():
         return str(target)
     target.parent.mkdir(exist_ok=True)
     with open(target.parent / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes that need it, one installs it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # only one of the processes that need the package installs it
         return str(target) if target.is_dir() or _install(requirement, target) else None
 
 
 def _install(requirement: str, target: Path) -> bool:
-    """Complete or absent: the directory gets its name after everything is in it."""
+    """Install completely or not at all: the directory gets its final name after all files are in it."""
     fresh = target.with_name(f".{os.getpid()}")
     options = ["--quiet", "--retries", "1", "--no-compile", "--target", str(fresh)]
     command = [sys.executable, "-P", "-m", "pip", "install", *options, requirement]

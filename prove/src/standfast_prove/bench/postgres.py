@@ -23,7 +23,7 @@ def postgres(plan: Plan) -> list[Table]:
 
 def _threads(plan: Plan, url: str, count: int) -> Table:
     with ExitStack() as stack:
-        # Ours runs first and creates the schema.
+        # Our contestant runs first and creates the schema.
         crews = {way: stack.enter_context(Crew(way, url, callers=count)) for way in ("ours", "bare psycopg")}
         contestants = {way: partial(crew.round, plan.window_s) for way, crew in crews.items()}
         interleaved(1, contestants)

@@ -15,7 +15,7 @@ CALLERS = (1, 16)
 
 
 def messages(plan: Plan) -> list[Table]:
-    """Messages of one session each, against a raw row each at FULL."""
+    """Messages, one session per caller, against raw rows with synchronous=FULL."""
     return [
         _compared(plan, "a message said", "standfast_prove.bench.records:Say", "connection each", "raw row", c)
         for c in CALLERS
@@ -23,7 +23,7 @@ def messages(plan: Plan) -> list[Table]:
 
 
 def upsert(plan: Plan) -> list[Table]:
-    """The same few problems are reported again and again, compared with a plain upsert."""
+    """The same few problems are reported repeatedly, compared with a plain upsert."""
     return [
         _compared(
             plan,

@@ -1,8 +1,8 @@
 """Sessions of OpenAI Agents: items added one call at a time, and the last fifty read out of ten thousand.
 
-Ours against the SDK's `SQLiteSession` and `SQLAlchemySession`, from PyPI, see `peers`, each as its documentation
-says, each on a file of its own and durable at each call: SQLite's `synchronous` is FULL in all of them.
-Ours writes a row of the journal with each item.
+Ours against the SDK's `SQLiteSession` and `SQLAlchemySession` from PyPI (see `peers`). Each is used as its
+documentation says, with its own file. Each call is durable, because `synchronous` is FULL in all of them. Ours writes a
+row of the journal with each item.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ async def _ours(stack: AsyncExitStack, place: Path | str, key: str) -> Any:
 
 
 class _Conversation:
-    """The work of a session through the resource below it."""
+    """The calls of a session, made directly on `sf.conversations`."""
 
     def __init__(self, resource: Any, key: str) -> None:
         self.resource, self.key = resource, key

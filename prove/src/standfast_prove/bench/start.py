@@ -1,4 +1,4 @@
-"""CPU of a start: of the interpreter alone, of an import, and of the first commands."""
+"""CPU time of a start: the interpreter alone, an import, and the first commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from standfast_prove.postgres import fresh_database
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "standfast")
 OPEN = "import standfast; standfast.open().close()"
 TASKS = 10
-"""Tasks in the store that is listed."""
+"""The number of tasks in the store whose tasks are listed."""
 
 
 def _payload(event: str, **more: object) -> bytes:
@@ -97,7 +97,7 @@ def _measured(plan: Plan, commands: Starts, environment: dict[str, str], title: 
 
 
 def _environment(plan: Plan) -> dict[str, str]:
-    """As after an installation: modules are compiled once, and no setting of the interpreter's is in the way."""
+    """The environment after an installation: modules are compiled once, without special settings of Python."""
     place = plan.fresh("start")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment = {**inherited, "STANDFAST_DATA_DIR": str(place)}

@@ -1,8 +1,8 @@
 """Durable steps and effects in one session, against a raw row each and against DBOS; and what a resume costs.
 
-Each contestant works in its own process, which stays ready between the rounds. A round opens one session
-(of DBOS: one workflow) and calls a trivial function in it again and again; only the calls are timed, and
-each of them leaves the same 200 characters on disk.
+Each contestant works in its own process, which stays ready between the rounds. A round opens one session (for DBOS, one
+workflow) and calls a trivial function in it repeatedly. Only the calls are timed, and each of them writes the same 200
+characters to disk.
 
 DBOS comes from PyPI, see `peers`, and is used as its documentation recommends: a `@DBOS.workflow` that
 calls a `@DBOS.step`, in its default configuration. On SQLite the syncs of every process are counted by a
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 DBOS = "dbos==3.3.0"
 PATIENCE_S = 120.0
 SLICES = 4
-"""Each window has this many slices, one round each. A disturbance of a second then affects fewer ratios."""
+"""Each window is split into this number of rounds, so that other load for a second affects fewer ratios."""
 COUNTED = 100
 MESSAGES = 100_000
 LAST = 50
@@ -73,7 +73,7 @@ def steps(plan: Plan) -> list[Table]:
 
 
 def steps_postgres(plan: Plan) -> list[Table]:
-    """Each in a database of its own on one server, whose data is on the disk that is measured."""
+    """On PostgreSQL: each contestant has its own database on one server, whose data is on the measured disk."""
     with server(plan.directory) as url, ExitStack() as stack:
         own = {way: stack.enter_context(_database(url, way)) for way in _contestants()}
         with ExitStack() as working:
@@ -447,7 +447,7 @@ def _committed(plan: Plan, url: str, way: str, own: str, path: str | None, count
 
 
 def _commits(url: str, own: str) -> int:
-    """A server has counted everything after the connections that did the work are closed."""
+    """Commits by the server's count, which is complete after the connections that did the work are closed."""
     import psycopg
 
     name = own.rpartition("/")[2]
@@ -472,7 +472,7 @@ FILLED = statement("UPDATE node SET next_position = :count + 1 WHERE id = :node_
 
 
 def _resumed(plan: Plan, url: str, data_dir: Path) -> dict[int, list[float]]:
-    """The duration, by the number of messages."""
+    """The duration of a resume, by the number of messages."""
     import standfast
 
     sizes = (100, min(MESSAGES, plan.rows))

@@ -1,9 +1,9 @@
 """Claims: a task taken and finished, against the usual queues.
 
-Each turn of a worker takes the next task and finishes it. Ours are two durable transactions, each with
-its journal row: a lease with a fence, then a closed task; what a killed worker held is found by
-the next one. The others do less, and the table says what: huey deletes the task before it is
-worked on, litequeue marks it and waits for a person, the bare query on PostgreSQL has no lease.
+Each turn of a worker claims the next task and finishes it. Ours makes two durable transactions, each with its journal
+row: a lease with a fencing token, then a closed task. The next worker takes over the task of a killed worker. The
+others do less: huey deletes the task before the work begins, litequeue marks it and waits for a person, and the bare
+query on PostgreSQL has no lease.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def claims_postgres(plan: Plan) -> list[Table]:
 def _workers(
     plan: Plan, title: str, note: str, contestants: Sequence[Contestant], count: int, place: Callable[[str], str]
 ) -> Table:
-    """The first one is ours, and the others are compared with it."""
+    """Compare workers. The first way is ours, and the others are compared with it."""
     ours = contestants[0].label
     processes, threads = CREWS.get(count, (count, 1))
     with ExitStack() as stack:
@@ -351,5 +351,7 @@ def _backlog(plan: Plan) -> int:
 
 
 def _short(plan: Plan) -> int:
-    """Enough for every round of the fastest of them, also where a sync costs nothing, and the warm-up."""
+    """Enough tasks for the warm-up and every round of the fastest contestant, also on a disk where a sync costs
+    nothing.
+    """
     return max(10_000, round(20_000 * plan.window_s * (plan.rounds + 1)))

@@ -1,7 +1,8 @@
-"""Threads of LangGraph: one that grows by a message a step, ours against the official savers, all durable at each step.
+"""Threads of LangGraph: a thread grows by one message per step. Ours against the official savers, all durable at each
+step.
 
-A step is what a graph does at each: one checkpoint, and one task's writes. The state is a list that grows by
-1 KB and a channel of 20 KB that stays. Ours writes a row of the journal with each of the two.
+Each step writes one checkpoint and the writes of one task, as a graph does. The state is a list that grows by 1 KB per
+step, and a channel of 20 KB that does not change. Ours adds a journal row to each of the two writes.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from standfast_prove.bench.measure import Plan, Table, at_least, at_most, interl
 STEPS = (500, 1000)
 MB = 1_000_000
 FILE_MAX_MB = {500: 3.0, 1000: 6.0}
-"""What a thread may take: on SQLite the file as it is, on a server what the tables grew by, for there the empty
-tables and indexes of all resources take a megabyte and a half before anything is stored."""
+"""The limit for the size of a thread. On SQLite this is the size of the file. On a server it is the growth of the
+tables, because the empty tables and indexes of all resources already take 1.5 MB there.
+"""
 
 
 class Grown(NamedTuple):
-    """What one thread cost: how fast it grew, its size, and reading its newest checkpoint in a new saver."""
+    """The cost of one thread: its steps per second, its size, and the time to read its newest checkpoint in a new
+    saver.
+    """
 
     per_s: float
     size_mb: float
@@ -40,7 +44,7 @@ def langgraph(plan: Plan) -> list[Table]:
 
 
 def langgraph_postgres(plan: Plan) -> list[Table]:
-    """On one server. The size is that of the tables with all that belongs to them, and what of it was there before."""
+    """On one server. Sizes are those of the tables with their indexes, after the run and before it."""
     from standfast_prove.bench.postgres import server
     from standfast_prove.bench.tasks import _database
 

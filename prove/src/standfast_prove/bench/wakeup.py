@@ -62,7 +62,7 @@ class Pair:
         self._answer()
 
     def round(self, sent: int) -> list[float]:
-        """Send, at moments the receiver cannot foresee; how long each took to be seen."""
+        """Send at random times. Returns the time until the receiver saw each write."""
         self._pipe.send(sent)
         self._answer()
         for _ in range(sent):
@@ -72,7 +72,7 @@ class Pair:
         return waits
 
     def idle(self, window_s: float) -> float:
-        """The share of one core that the receiver burns while nothing comes."""
+        """The share of one core that the receiver uses while nothing is sent."""
         self._pipe.send(window_s)
         share: float = self._answer()
         return share

@@ -101,7 +101,7 @@ class ConnectionEach(Way):
 
 
 class BothRows(Way):
-    """Only apsw and our two statements, with synchronous=FULL. No engine can be faster."""
+    """Only apsw and our two statements, with synchronous=FULL. No engine with these statements can be faster."""
 
     def writers(self, count: int) -> list[Write]:
         return [self._writer() for _ in range(count)]
@@ -130,7 +130,7 @@ class BothRows(Way):
         connection = apsw.Connection(self._file())
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; BEGIN IMMEDIATE").fetchall()
-        if not connection.execute("PRAGMA table_list(meta)").fetchall():  # the first one here
+        if not connection.execute("PRAGMA table_list(meta)").fetchall():  # this process is the first one
             for migration in MIGRATIONS:
                 connection.execute(ddl(migration, "sqlite")).fetchall()
         connection.execute(TABLE)
@@ -145,10 +145,12 @@ class BothRows(Way):
 
 
 class Protected(BothRows):
-    """The two rows by hand, and by hand what protects a record of ours today: the rest is the engine.
+    """The two rows and the protection of our records, written by hand. The difference to ours is the cost of the
+    engine.
 
-    A lock file against other processes, the guard's trigger on the journal, the identity check of the three files,
-    the bell for waiting readers. One caller, in the main thread, without the writer thread.
+    The protection is a lock file against other processes, the guard's trigger on the journal, the identity check of the
+    three files, and the notification of waiting readers. There is one caller, in the main thread, without a writer
+    thread.
     """
 
     def _writer(self) -> Write:
@@ -185,7 +187,7 @@ class Protected(BothRows):
 
 
 class Together(BothRows):
-    """One commit and one sync for all threads, by hand: the best that sharing can do in one interpreter.
+    """One commit and one sync for all threads, written by hand: the fastest group commit in one interpreter.
 
     The last thread to arrive writes the two rows of all threads. Then each thread wakes the next one. It assumes that
     no write fails and that no other process writes.
@@ -231,10 +233,11 @@ class Together(BothRows):
 
 
 class BehindLock(BothRows):
-    """The two rows by hand behind a lock file that is waited for without end; each syncs for itself, outside of it.
+    """The two rows, written by hand under a lock file. Each caller waits for the lock without a timeout and syncs
+    outside it.
 
-    The write path of an engine for many processes, with nothing in it but what makes the rows durable: no deadline,
-    no identity check, no writer thread. The rest is the cost of processes, disk and processors.
+    This is the write path of an engine for many processes, with only the parts that make the rows durable: no deadline,
+    no identity check, no writer thread. The remaining time is the cost of processes, disk and processors.
     """
 
     def _writer(self) -> Write:
@@ -258,7 +261,7 @@ class BehindLock(BothRows):
 
 
 class ExecutorEach(Way):
-    """aiosqlite's pattern, written out: an executor of one thread, one commit per write."""
+    """The pattern of aiosqlite: an executor of one thread, one commit per write."""
 
     def writers(self, count: int) -> list[Write]:
         raise NotImplementedError
@@ -332,7 +335,7 @@ class Ours(Way):
 
 
 class Lease(Ours):
-    """A record of a real feature: a named lock taken, two rows in six trees."""
+    """A record of a real feature: take a named lock, which writes two rows into six B-trees."""
 
     def writers(self, count: int) -> list[Write]:
         import standfast
@@ -344,7 +347,7 @@ class Lease(Ours):
 
 
 class BarePsycopg(Way):
-    """PostgreSQL without us: a connection each, BEGIN, the same two statements, COMMIT."""
+    """PostgreSQL without standfast: one connection per caller, BEGIN, the same two statements, COMMIT."""
 
     def writers(self, count: int) -> list[Write]:
         return [self._writer() for _ in range(count)]

@@ -11,7 +11,7 @@ from standfast_prove.bench.measure import Plan, Reach, Table, at_least, at_most,
 THREADS_REACH = {4: 1.0, 64: 1.8}
 """Threads, and their rate against a connection each. The fsync is the floor for a few threads."""
 WAIT_MAX_S = 0.05
-"""The longest wait of 999 in 1,000 records."""
+"""The limit for the p99.9 of the wait."""
 
 
 def alone(plan: Plan) -> list[Table]:
@@ -116,14 +116,14 @@ def crew_of(stack: ExitStack, plan: Plan, way: str, **crew: object) -> Crew:
 
 
 def played(plan: Plan, crews: dict[str, Crew]) -> Rounds:
-    """One window of each as a warm-up: the log has its final size then, and is overwritten in place."""
+    """Play one window of each contestant as a warm-up. Then the WAL has its final size and is overwritten in place."""
     contestants = {name: partial(crew.round, plan.window_s) for name, crew in crews.items()}
     interleaved(1, contestants)
     return interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
 
 
 def _served(plan: Plan, crews: dict[str, Crew], rows_each: int) -> dict[str, list[float]]:
-    """Each caller writes so many rows. The rate counts until the slowest caller is done."""
+    """Each caller writes `rows` rows. The rate counts until the slowest caller is done."""
     contestants = {name: partial(crews[name].served, rows_each) for name in ("connection each", "ours")}
     return interleaved(plan.rounds, contestants, patience_s=plan.patience_s)
 
@@ -137,7 +137,7 @@ def pair(rounds: Rounds) -> tuple[list[float], list[float]]:
 
 
 def _p50_ratio(rounds: Rounds) -> list[float]:
-    """The same by the median write, without the slow moments of the disk."""
+    """The same ratio by the median write, without the slow moments of the disk."""
     return ratios([s.wait(0.5) for s in rounds["connection each"]], [s.wait(0.5) for s in rounds["ours"]])
 
 

@@ -1,10 +1,9 @@
 """Child processes that tests talk to, stop and kill.
 
-`Child` is one process: it writes lines and reads lines. It is forked from one that has imported standfast, or has
-an interpreter of its own where its environment or a program before it matters at the start. `Nursery` is a
-process that has imported standfast and opened nothing; what it forks is alive in milliseconds,
-which is what makes hundreds of kills affordable. Both run a function named "module:function"
-with keyword arguments that JSON can carry, so the code of a child is ordinary code.
+`Child` is one process: it writes lines and reads lines. It is forked from a process that has imported standfast. It
+gets its own interpreter if its environment or a command prefix must apply from the start. `Nursery` is a process that
+has imported standfast and opened nothing. It forks a child in milliseconds, so that tests can make hundreds of kills.
+Both run a function named "module:function" with keyword arguments that JSON can represent.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Child:
         forked: bool = True,
         **arguments: object,
     ) -> None:
-        """With `forked` false, an interpreter of its own, whose parent is this process."""
+        """With `forked` false, the child gets its own interpreter, and its parent is this process."""
         self.process: subprocess.Popen[bytes] | forks.Forked
         if not forked or env or prefix or READ_AT_THE_START & os.environ.keys():
             self.process = self._interpreter(target, arguments, env, prefix)
@@ -210,7 +209,7 @@ class Nursery:
         return code
 
     def kill(self, pid: int) -> int | None:
-        """Kill it with SIGKILL, reap it, and return its exit code, because it may have exited before."""
+        """Kill it with SIGKILL and reap it. Returns its exit code, because it may have exited before."""
         os.kill(pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         return self.wait(pid)
 
@@ -268,7 +267,9 @@ class _Server:
             os.dup2(2, 1)  # our stdout carries the protocol with the parent
             os.close(self._gate[1])
             if gate:
-                os.read(self._gate[0], 1)  # returns when the last writer closes, so all children start together
+                os.read(
+                    self._gate[0], 1
+                )  # the read returns when the last writer closes the pipe, so all children start together
             function(**arguments)
             code = 0
         except BaseException:  # noqa: BLE001  the parent reads stderr

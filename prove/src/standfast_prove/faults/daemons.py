@@ -49,14 +49,14 @@ leases.PROCESS_US, leases.MARGIN_US, leases.RENEW_EVERY_S, lead.RENEW_US = 4_000
 
 
 class Later(SystemClock):
-    """The real clock, an hour later: every lease has ended."""
+    """The real clock plus one hour: every lease has ended."""
 
     def now_us(self) -> int:
         return super().now_us() + HOUR_US
 
 
 def noting(witness: Path, then: str = "true") -> list[str]:
-    """A command that appends its run in one write, and continues to run."""
+    """A command that appends one line to the file, and then continues to run."""
     return ["sh", "-c", f'echo "$STANDFAST_LOOP $STANDFAST_SLOT_US $STANDFAST_ATTEMPT" >> {witness}; {then}']
 
 
@@ -271,9 +271,9 @@ def way(target_port: int) -> Line:
 def check_slots(
     sf: standfast.Standfast, witness: Path, firsts: dict[str, int], until_us: int, *, answered: bool
 ) -> tuple[int, dict[str, int]]:
-    """Every slot of these loops, of one second each, has its one row and was run as often as the row says.
+    """Check the loops, which have one slot per second: each slot has one row and was run as often as the row says.
 
-    With `answered`, each of them is done. How many slots there were, and how they ended.
+    With `answered`, each slot must be done. Returns the number of slots by their end.
     """
     ran, states, slots = noted(witness), Counter[str](), 0
     for name, first_us in firsts.items():
@@ -286,7 +286,7 @@ def check_slots(
             states[run.state] += 1
             times = ran.pop((name, run.slot_us), 0)
             assert times <= 1, f"{name} was run {times} times for one slot: {run}"
-            # If a keeper is killed its command dies too, perhaps before it wrote its line.
+            # If a keeper is killed, its command dies too, perhaps before it wrote its line.
             cut_short = run.state == "failed" and run.exit_code is None and "keeper was killed" in (run.reason or "")
             assert times == 1 or cut_short or run.state not in ("done", "failed"), f"{name} was never run: {run}"
             assert not answered or run.state == "done", run

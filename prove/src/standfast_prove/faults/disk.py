@@ -64,7 +64,7 @@ class Disk:
         return self.directory / "standfast.db"
 
     def wipe(self) -> None:
-        """A new disk."""
+        """Replace the disk by an empty one."""
         for path in (self.directory, self._image):
             shutil.rmtree(path)
             path.mkdir(mode=0o700)
@@ -83,7 +83,7 @@ class Disk:
         (self._image / ".names").write_text("".join(f"{name}\n" for name in names))
 
     def _names(self) -> list[str]:
-        """Only names that an fsync of the directory covered exist, and "." and ".."."""
+        """The names that an fsync of the directory has made durable, with "." and ".."."""
         try:
             named = (self._image / ".names").read_text().splitlines()
         except FileNotFoundError:

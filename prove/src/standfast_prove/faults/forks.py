@@ -28,7 +28,7 @@ LENGTH = struct.Struct("!I")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a process begins with. Its stdin is a pipe or /dev/null."""
+    """The order to start a process. Its stdin is a pipe or /dev/null."""
 
     environment: Mapping[str, str]
     directory: str
@@ -98,7 +98,9 @@ class Forked:
 def _written(stream: IO[bytes], data: bytes) -> bytes:
     """The rest of `data` after one write; nothing if the reader has ended."""
     try:
-        return data[os.write(stream.fileno(), data[:4096]) :]  # so much never blocks a pipe that is ready
+        return data[
+            os.write(stream.fileno(), data[:4096]) :
+        ]  # a write of this size never blocks on a pipe that is ready
     except BrokenPipeError:
         return b""
 
@@ -116,7 +118,7 @@ class _Forking:
                 [sys.executable, "-P", "-m", "standfast_prove.faults.children", "fork", *modules],
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=theirs.fileno(),
-                stdout=subprocess.PIPE,  # as in its children: Python notes at the start whether a stream can seek
+                stdout=subprocess.PIPE,  # not a file, as in its children: Python checks once whether it can seek
                 stderr=subprocess.STDOUT,
                 process_group=0,
             )
@@ -149,7 +151,7 @@ _forking: _Forking | None = None
 
 
 def fork(target: str, arguments: Mapping[str, object], start: Start) -> Forked:
-    """A process that calls `target` ("module:function"), in a session of its own, so without a terminal."""
+    """Start a process that calls `target` ("module:function"). It has its own session, and so no terminal."""
     global _forking
     if _forking is None or _forking.owner != os.getpid():
         _forking = _Forking([name for name in ("pytest", "psycopg") if name in sys.modules])
@@ -160,9 +162,11 @@ def fork(target: str, arguments: Mapping[str, object], start: Start) -> Forked:
 
 
 def serve() -> tuple[str, dict[str, Any]] | None:
-    """Fork for each order. Returns twice: in each child what to call, and None when the caller has ended."""
+    """Fork for each order. Returns the function to call in each child, and None in the forking process when the caller
+    has ended.
+    """
     gc.collect()
-    gc.freeze()  # a collector that reads these objects in a child would copy their pages
+    gc.freeze()  # otherwise the garbage collector of a child copies these pages
     orders, ends = socket.socket(fileno=os.dup(0)), dict[int, int]()
     woken, waker = socket.socketpair()
     waker.setblocking(False)
@@ -203,15 +207,15 @@ def _reap(ends: dict[int, int]) -> None:
         reaped, status = os.waitpid(pid, os.WNOHANG)
         if reaped:
             end = ends.pop(pid)
-            with suppress(BrokenPipeError):  # the caller waits for no code
+            with suppress(BrokenPipeError):  # the caller does not wait for the exit code
                 os.write(end, str(os.waitstatus_to_exitcode(status)).encode())
             os.close(end)
 
 
 def _become(order: dict[str, Any], standard: list[int], ended: int, after_fork: Callable[[], None]) -> None:
-    """In the child: the streams, directory, environment and modules of the order."""
+    """In the child: set the streams, directory, environment and modules of the order."""
     after_fork()
-    os.setsid()  # a Ctrl-C is for the process that asked
+    os.setsid()  # only the caller handles Ctrl-C
     os.close(ended)
     for number, descriptor in enumerate(standard):
         os.dup2(descriptor, number)

@@ -1,6 +1,6 @@
-"""Small file systems of our own: one that fills up, one that becomes read-only, one that is cut off.
+"""Small file systems: one that fills up, one that becomes read-only, and one that can be cut off.
 
-All of them need root and a kernel that lets us mount; elsewhere they raise `Unavailable`.
+All of them need root and a kernel that allows mounts. Otherwise they raise `Unavailable`.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Ext4:
             raise
 
     def format(self) -> None:
-        """Empty, and mounted."""
+        """Format the device and mount it."""
         if os.path.ismount(self.point):
-            self.restart()  # then no process has the old file open
+            self.restart()  # so that no process has the old file open
             self._unmount()
         _command("mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(self._size_mb * 16), "-J", "size=4", self._device)
         self._mount()
@@ -95,8 +95,8 @@ class Ext4:
     def restart(self) -> None:
         """Mount it again, as after a reboot. Every process that used it is dead.
 
-        A mount namespace made meanwhile has a copy of the mount and keeps the file system cut off until it ends. So
-        this waits for it, and for processes that are still ending.
+        A mount namespace that was made meanwhile has a copy of the mount. The file system stays cut off until that
+        namespace ends. So this method waits for it, and for processes that are still ending.
         """
         end = time.monotonic() + 30
         while True:
@@ -134,7 +134,7 @@ class Ext4:
 
 
 def _call(name: str, *arguments: object) -> None:
-    """The system call is ten times as fast as the command, and there are thousands of cuts."""
+    """Call the kernel directly: it is ten times as fast as a command, and there are thousands of cuts."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
         raise Unavailable(f"{name}: {os.strerror(ctypes.get_errno())}")
 

@@ -1,4 +1,4 @@
-"""Every operation on a directory, recorded or refused at the nth: `operations.c`, compiled when first needed.
+"""Every operation on a directory is recorded, or refused at the n-th: `operations.c`, compiled when first needed.
 
 A process started with `Operations.env` works in `directory` as usual. `log` has its file operations in
 order, also those of several processes. `acknowledged` adds a line of the program between them.
@@ -25,7 +25,7 @@ class Operation(NamedTuple):
     a for a line of the program's own."""
     name: str
     at: int
-    """The offset of a write, the size of a truncation, the thread of a sync."""
+    """The offset of a write, the size of a truncation, or the thread of a sync."""
     data: bytes
 
 

@@ -1,13 +1,13 @@
-"""What a disk may hold if the power goes between two operations.
+"""The contents that a disk may have if the power is lost between two operations.
 
-Certain is what a sync that has ended had found when it began. Of every write after that, each sector
-may be on the platter, or not, or be torn; a truncation and the length of a file may have come
-through or not; a file has its name only if its directory was synced, and may have it otherwise.
-Bytes of the same sector that were not written stay unchanged. Drives promise this, and SQLite relies on it.
+Writes that a sync found when it began are durable once that sync has ended. Each sector of a later write may be
+written, not written or torn. A later truncation or a new length of a file may be applied or not. The name of a file is
+durable only after a sync of its directory; before that the name may exist or not. Bytes of the same sector that were
+not written stay unchanged. Drives promise this, and SQLite relies on it.
 
     platter = Platter(files, directories)  what was there before
     for operation in recording: platter.apply(operation)
-    image = platter.image(chance)          a possible content, with a sum that tells equal ones
+    image = platter.image(chance)          a possible content, with a hash to recognise equal contents
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WRITE, _TRUNCATE = "w", "t"
 
 class Content(NamedTuple):
     data: bytearray
-    """Read it before the next operation is applied."""
+    """The bytes of the file. Read them before the next operation is applied."""
     sum: int
     """A hash of the bytes. Two different contents have the same hash with probability 2⁻⁶⁴."""
 
@@ -84,7 +84,7 @@ class Platter:
         self._now: dict[str, File | None] = {name: File(data) for name, data in files.items()}
         self._now.update(dict.fromkeys(directories))  # None is a directory
         self._sure = dict(self._now)
-        self._changes: list[tuple[int, str, bool, File | None]] = []  # order, name, there or gone, what
+        self._changes: list[tuple[int, str, bool, File | None]] = []  # order, name, created or removed, content
         self._begun: dict[tuple[str, int], int] = {}
         self._order = 0
 
@@ -189,7 +189,7 @@ def _everything(pending: list[tuple[int, Operation]], chance: random.Random) -> 
 
 
 def _the_first(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
-    """The first operations in order, the last of them in part."""
+    """The first operations, in order. The last of them is written in part."""
     done = [operation for _, operation in pending[: chance.randint(0, len(pending))]]
     if done and done[-1].kind == _WRITE and chance.random() < 0.5:
         last = done[-1]
@@ -204,7 +204,7 @@ def _some(pending: list[tuple[int, Operation]], chance: random.Random) -> list[O
 
 
 def _sectors(pending: list[tuple[int, Operation]], chance: random.Random) -> list[Operation]:
-    """Each sector is independent: written, not written or torn. The file may have its length before its bytes."""
+    """Each sector is independent: written, not written or torn. The file may get its new length before its bytes."""
     kept, torn, size = chance.choice((0.2, 0.5, 0.8, 0.95)), chance.choice((0.0, 0.0, 0.05)), chance.choice(SECTORS)
     long, done = chance.random() < 0.3, list[Operation]()
     for _, operation in pending:
@@ -227,4 +227,4 @@ def _sectors(pending: list[tuple[int, Operation]], chance: random.Random) -> lis
 
 
 _CHOICES: tuple[Choice, ...] = (_nothing, _everything, *[_the_first] * 3, *[_some] * 3, *[_sectors] * 8)
-"""The first two kinds often give the same image."""
+"""The kinds of image. The first two kinds often give the same image."""

@@ -82,9 +82,9 @@ class _Server:
 
 
 class CuttableLine(_Server):
-    """Forwards everything until the answer that it has to drop. Then the line is dead.
+    """Forwards everything until the answer that it has to drop. After that it forwards nothing.
 
-    It can also be broken off, or fall silent, until it is mended.
+    It can also refuse connections or hold packets back, until it is repaired.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -110,7 +110,7 @@ class CuttableLine(_Server):
         self._flows.set()
 
     def cut_at(self, tag: str) -> None:
-        """Cut, once, where the server says that a command with this tag was completed."""
+        """Cut once, at the server's message that a command with this tag was completed."""
         body = tag.encode() + b"\0"
         self._swallow = b"C" + struct.pack("!I", len(body) + 4) + body
 
@@ -143,7 +143,7 @@ class CuttableLine(_Server):
 class RotatingPooler(_Server):
     """A transaction pooler at its worst: each transaction of a client is served by the next session.
 
-    Another client finds the session state that a client leaves behind. A client's own state is in another session.
+    A client finds the session state that another client left behind. Its own state is in another session.
     """
 
     SESSIONS = 3
@@ -177,7 +177,7 @@ class RotatingPooler(_Server):
                 self._converse(client, session, first)
 
     def _converse(self, client: socket.socket, session: _Session, message: bytes) -> None:
-        """Wait until the server is idle and has answered every Sync."""
+        """Pass messages on until the server is idle and has answered every Sync."""
         owed = 0
         back = _Pump(session.line, client)
         try:

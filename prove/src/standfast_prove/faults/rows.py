@@ -1,4 +1,4 @@
-"""The simplest rows of a store, written by the same engine call as all others.
+"""The simplest rows of a store, written by the same engine call as all other rows.
 
 A row is a key in `meta`. Tests of `db` need no more: each property of one insert in a transaction also holds for
 every method.

@@ -1,11 +1,11 @@
-"""Garbage at every door: values, verbs, files, payloads, commands, requests, broken stores.
+"""Random and damaged input for every entry point: values, methods, files, payloads, commands, requests, broken stores.
 
     garbage   the inputs: hostile values, mutated bytes and words, all from one seed
-    doors     where it is thrown inside one process: parsers, verbs, apply, config, transcripts, hooks
-    programs  where it is thrown at a program: the command line, its hooks, its MCP server, a broken file
+    doors     entry points inside one process: parsers, methods, apply, config, transcripts, hooks
+    programs  entry points of a program: the command line, its hooks, its MCP server, a broken store file
 
-What must not happen: another error than ours, a crash, a second of CPU for one input, a store that
-has changed although the input was refused, a file outside of the data directory.
+Failures are: an error that is not ours, a crash, one second of CPU for one input, a store that changed although the
+input was refused, and a file outside the data directory.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ RESOURCES = (
     "leases",
 )  # fmt: skip
 WAITING = {"wait", "follow", "consume", "hold", "within", "keep", "mirror", "answer"}
-"""Methods that wait, or that return an object that waits."""
+"""Methods that wait for something, or that return an object that does."""
 WRITING = {("artifacts", "get")}
-"""The entry point writes to the given path."""
+"""Methods that write to the given path."""
 
 
 def knock(door: str, place: str, seed: int, inputs: int, url: str | None = None) -> None:
@@ -90,7 +90,7 @@ def values(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Kn
 
 
 def verbs(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Knock]]:
-    """Call every method of every resource with wrong values. A refused call has changed nothing."""
+    """Call every method of every resource with wrong values. A refused call must not change the store."""
     sf = standfast.open(url, data_dir=place)
     found = [
         (resource, name)
@@ -244,7 +244,7 @@ def hooks(place: Path, garbage: Garbage, url: str) -> Iterator[tuple[object, Kno
 
 
 def _ignore(found: object) -> None:
-    """The input was valid after all, which is fine."""
+    """Accept the result: the damaged input was still valid."""
 
 
 DOORS: dict[str, Door] = {

@@ -1,8 +1,7 @@
-"""Doors of a program: its command line, its hooks, its MCP server, and the file it opens.
+"""Entry points of a program: its command line, its hooks, its MCP server, and the store file that it opens.
 
-Each input has a process of its own, forked from one that has everything imported. A signal that ends it
-is a crash; so is a traceback; so is an exit code that is not in the table; a home or a working
-directory that has changed is a write where nothing may be written.
+Each input gets its own process, forked from one that has imported everything. These are failures: a signal that ends
+the process, a traceback, an exit code that is not in the table, a changed home directory or working directory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from standfast_prove.fuzz.garbage import Garbage
 from standfast_prove.fuzz.samples import COMMANDS, HOOK, REQUESTS
 
 PATIENCE_S = 60.0
-"""In elapsed time: far more than a busy machine needs."""
+"""Elapsed time for one input. Even a busy machine needs far less."""
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 6, 7, 75, 78, 126, 127}
 """The last two are a shell's exit codes for a command that cannot run."""
 NEVER = {
@@ -57,7 +56,7 @@ NEVER = {
 
 class Ended(NamedTuple):
     code: int
-    """Negative: the signal."""
+    """The exit code, or the negative number of the signal."""
     cpu_s: float
     out: str
     err: str
@@ -124,7 +123,7 @@ def judge(ended: Ended, shown: object) -> None:
 
 
 def commands(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
-    """Mutated command lines. A refused command has changed nothing."""
+    """Mutated command lines. A refused command must not change the store."""
     run = _command_line(place)
     outside = _listed(place)
     for number in range(inputs):
@@ -187,14 +186,14 @@ def _listed(place: Path) -> set[str]:
 
 
 def stores(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
-    """A store with foreign bytes in it works, or standfast refuses it with its own error and leaves it as it is."""
+    """Stores with foreign bytes. Each one works, or standfast refuses it with its own error and does not change it."""
     good = _good_store(place)
     file = place / "broken" / "standfast.db"
     for _ in range(inputs):
         data = _damaged(garbage, good)
         yield "a broken store"
         ended = _met(file, data, place)
-        if ended.cpu_s >= CPU_MAX_S:  # a slow input is slow again; one on a busy machine is not
+        if ended.cpu_s >= CPU_MAX_S:  # only an input that is slow twice counts
             ended = _met(file, data, place)
         judge(ended, "a broken store")
         if ended.out.startswith("refused at opening"):
@@ -232,7 +231,7 @@ def _damaged(garbage: Garbage, good: bytes) -> bytes:
     made = bytearray(good)
     for _ in range(garbage.random.choice((1, 2, 8, 40))):
         page = garbage.random.randrange(len(good) // 4096) * 4096
-        at = page + garbage.random.randrange(garbage.random.choice((12, 100, 4096)))  # often in a header
+        at = page + garbage.random.randrange(garbage.random.choice((12, 100, 4096)))  # often damage a header
         match garbage.random.randrange(5):
             case 0:
                 made[at : at + 1] = bytes([garbage.random.randrange(256)])
@@ -273,7 +272,7 @@ def _refusable(act: Callable[[], Any]) -> None:
 
 
 def requests(place: Path, garbage: Garbage, inputs: int) -> Iterator[object]:
-    """Requests that were good once, over stdio. The server answers or refuses, and continues."""
+    """Mutated requests over stdio. The server answers or refuses each, and continues."""
     try:
         import_module("mcp")
     except ImportError:

@@ -1,6 +1,6 @@
-"""Random programs against models of a few lines: after any calls in any order, both agree.
+"""Random programs run against the store and against models of a few lines. After any calls in any order, both agree.
 
-Each module holds the model of one feature, its `STEPS`, and either `Program`, a state machine of
-hypothesis, or `program_on(url, data)`, a function that hypothesis gives its programs to. One store serves all
-the programs of a run: each has a scope of its own.
+Each module holds the model of one feature and its `STEPS`. It also has `Program`, a state machine of hypothesis, or
+`program_on(url, data)`, a function that plays programs of hypothesis. All programs of a run share one store, and each
+has its own scope.
 """

@@ -1,4 +1,4 @@
-"""Apply against a model of a few lines: keys and specifications in any order, with people changing things between."""
+"""Apply against a model of a few lines: keys and specifications in any order, with changes by people in between."""
 
 from __future__ import annotations
 

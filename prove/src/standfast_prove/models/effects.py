@@ -1,6 +1,6 @@
-"""Any sequence of calls, crashes and settlements, against a model of a few lines.
+"""Effects against a model of a few lines: any sequence of calls, crashes and settlements.
 
-Calls are made in a session of their own, or in one that all of them share: there a doubt stops every other effect.
+Each call uses its own session, or the shared session. In the shared session a doubt stops every other effect.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ REFUSALS = (
 
 
 class Model:
-    """One effect: its state, how often it was sent, whether a call is in progress, what it returned.
+    """One effect: its state, the number of sends, whether a call is in progress, and its result.
 
-    `shared` says that the shared session sent it last, `asked` that this process knows a probe for it, and `passed`
-    is the attempt that the program has passed over. `resolved` is the attempt whose result a person gave.
+    `shared`: the shared session sent it last. `asked`: this process knows a probe for it. `passed`: the attempt that
+    the program passed over with `proceed`. `resolved`: the attempt whose result a person gave.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class Model:
 
     @property
     def stops(self) -> bool:
-        """Whether no other effect of the shared session is sent."""
+        """Whether this effect keeps the shared session from sending other effects."""
         return self.in_doubt and self.shared and self.passed != self.attempt
 
     def settle(self, there: bool) -> None:
-        """Its probe was asked because another effect must be sent."""
+        """Its probe is asked before another effect is sent."""
         self.state, self.result = ("acknowledged", "found") if there else ("failed", None)
 
     def call(self, kind: str, there: bool) -> str:
@@ -117,7 +117,7 @@ class Program(Machine):
 
     @rule()
     def proceed(self) -> None:
-        """The program continues without knowing: per doubt, and journalled."""
+        """The program continues although the outcome is unknown. Each doubt needs its own call, which is journalled."""
         with self.sf.session(SHARED) as s:
             passed = {effect.key for effect in s.proceed()}
         assert passed == {key for key, model in self.models.items() if model.stops}

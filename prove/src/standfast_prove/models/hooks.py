@@ -1,4 +1,4 @@
-"""Hook records of an agent in any order, some of them twice or late, compared with a model of ten lines."""
+"""Hook records of an agent compared with a model of ten lines. They come in any order, some of them twice or late."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ACTS = st.one_of(
     st.tuples(st.just("copy"), st.integers(0, 30)),  # older records, as a resume copies them
     st.tuples(st.just("import"), st.just(0)),
     st.tuples(st.just("move"), st.just(0)),  # the same bytes, another inode
-    st.tuples(st.just("forget"), st.integers(0, 30)),  # rewritten without its first lines
+    st.tuples(st.just("forget"), st.integers(0, 30)),  # the file is rewritten without its first lines
 )
 
 
@@ -38,7 +38,7 @@ class File:
         self.begun = b""
         self.rest = b""
         self.seen: list[str] = []
-        """Every uuid whose line was complete at an import, once, in the order of the imports."""
+        """The uuid of each line that was complete at an import, once, in the order of the imports."""
         self.count = 0
 
     def act(self, act: str, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Leases against a model of ten lines: always one live holder, and fences that only grow.
+"""Leases against a model of ten lines: there is never more than one live holder, and fencing tokens only grow.
 
 Actors and processes of one machine acquire, renew and release one lock. Meanwhile time passes, the machine
 sleeps and reboots, the wall clock is set, and processes are killed.

@@ -34,7 +34,7 @@ class Program(Machine):
     )
     def fresh(self, catch_up: str, overlap: str, retries_max: int, failures_max: int, every: str | None) -> None:
         self.sf = self.opened(clock=self.clock)
-        # At the change of the clocks in Berlin, so that skipped hours are seen.
+        # At the start of summer time in Berlin, so that an hour is skipped.
         self.clock.jump((1_774_742_400_000_000 - self.clock.now_us()) / 1_000_000)
         cron = None if every else "*/30 0-3 * * *"
         kind = Kind(
@@ -138,7 +138,7 @@ class Program(Machine):
         assert self.sf is not None
         near_us, next_us = self.next_by_schedule(), self.sf.loops.get(self.id).next_slot_us
         if near_us is not None and next_us is not None and near_us < next_us:
-            return  # a clock that was ahead: `resume` brings slots back, and that is tested by itself
+            return  # a clock that was ahead: `resume` makes earlier slots due again, which has its own test
         self.sf.loops.resume(self.id)
         self.model.resume(self.clock.now_us())
 

@@ -36,7 +36,7 @@ class Draft:
     holder: str = ""
     until: int = 0
     by: str = ""
-    """Who ended it."""
+    """The actor that ended it."""
     fates: tuple[str, ...] = ()
     """How its attempts ended."""
 
@@ -50,7 +50,7 @@ class Model:
         return bool(one.holder) and self.minute < one.until
 
     def over(self, one: Draft) -> bool:
-        """Its lease has ended, and no reader holds it."""
+        """Whether its lease has ended, so that no reader holds it."""
         late = one.expires is not None and one.expires <= self.minute
         return one.state in ("sent", "leased", "read") and late and not self.live(one)
 
@@ -80,7 +80,7 @@ class Model:
         return replace(one, state="leased", holder=actor, until=until, fence=one.fence + 1, attempts=one.attempts + 1)
 
     def forced(self, one: Draft, actor: str) -> Draft:
-        """The actor holds it, however long it works. A late holder loses it, also after the last attempt."""
+        """The actor takes the mail from any other holder. A late holder loses it, also after the last attempt."""
         if one.holder == actor:
             return one
         if one.holder:
@@ -167,7 +167,7 @@ class Program(Machine):
         claim=st.integers(-1, 2),
     )
     def ends(self, number: int, actor: str, verb: str, claim: int) -> None:
-        """By id, or with one of the claims the actor has had, the newest first."""
+        """End it by id, or with one of the actor's claims, the newest first."""
         if number >= len(self.ids):
             return
         id, one = self.ids[number], self.model.letters[number]
@@ -181,7 +181,7 @@ class Program(Machine):
             return
         act()
         if one.state == "done":
-            return  # said again
+            return  # the same call again
         held = self.model.forced(one, actor)
         later = self.model.minute + 10 if verb == "defer" else None
         fate = {"defer": "deferred", "release": "returned", "refuse": "refused"}.get(verb, "done")

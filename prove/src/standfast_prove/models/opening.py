@@ -1,4 +1,4 @@
-"""A store for one program: a scope that no other program has, on the store they all share."""
+"""A handle for one program: all programs share one store, and each has its own scope."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Program(Machine):
     @rule(actor=ACTORS)
     @precondition(lambda self: self.model.state)
     def leave(self, actor: str) -> None:
-        """Ends as the block does: completed, unless an effect is in doubt."""
+        """Leave the block: the session is completed, unless an effect is in doubt."""
         resource, fence = self.handles[actor].sessions, self.model.fence
         session = resource.get(self.key).id
         expected = self.model.leave(actor)

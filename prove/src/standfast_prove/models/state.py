@@ -66,7 +66,7 @@ class Program(Machine):
 
     @rule(key=KEYS, value=VALUES, version=st.integers(0, 3))
     def swaps(self, key: str, value: Any, version: int) -> None:
-        """Over the version that is there (0 to 2 behind it), or over nothing."""
+        """Swap over a version (the current one, or one that is 1 or 2 older), or over no value."""
         known = self.keys[key]
         asked = 0 if version == 3 else max(0, known.version - version)
         wins = asked == (known.version if self.there(key) else 0)

@@ -111,7 +111,7 @@ class Program(Machine):
         cool=st.sampled_from([0, 5, 60]),
     )
     def sees(self, title: str, actor: str, priority: int, cool: int) -> None:
-        self.clock.advance(0.001)  # the next of the same priority is younger
+        self.clock.advance(0.001)  # the next task of the same priority is younger
         seen = self.handles[actor].tasks.add(
             title, fingerprint=self.fingerprint(title), priority=priority, cool_down=f"{cool}m"
         )
@@ -147,7 +147,7 @@ class Program(Machine):
 
     @rule(title=st.sampled_from(TITLES), actor=st.sampled_from(ACTORS), claim=st.integers(-1, 3))
     def is_done(self, title: str, actor: str, claim: int) -> None:
-        """By name, or with one of the claims the actor has had, the newest first."""
+        """End it by name, or with one of the actor's claims, the newest first."""
         if not self.known(title):
             return
         life, sf = self.last(title), self.handles[actor]

@@ -52,7 +52,7 @@ class Program(Machine):
 
     @rule(who=st.integers(0, 1), back=st.integers(0, 3))
     def delete_run(self, who: int, back: int) -> None:
-        """A run's checkpoints are its own in every thread they were copied to."""
+        """Delete the checkpoints of a run, in every thread to which they were copied."""
         id = f"{max(1, self.n - back):04}"
         count = sum(id in kept for kept in self.model.values())
         assert self.handles[who].threads.delete_runs([f"r{id}"]) == count

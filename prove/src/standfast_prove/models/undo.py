@@ -1,4 +1,4 @@
-"""Changes and their undoing against a model of a few lines: a change is undone if its value is still there."""
+"""Changes and undos against a model of a few lines: a change is undone only if its value is still current."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Value = object
 
 
 class Change(NamedTuple):
-    """What the model knows of one change."""
+    """One change, as the model knows it."""
 
     seq: int
     name: str
     old: Value
     new: Value
     state: bool
-    """Of `state`: also a change to the same value can be undone."""
+    """Set for values of `state`: a change to the same value can also be undone."""
 
 
 class Program(Machine):

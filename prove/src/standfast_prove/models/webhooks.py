@@ -50,14 +50,14 @@ class Model:
         return bool(life.holder) and self.now_s < life.until_s
 
     def ends(self, life: Life, actor: str, **columns: object) -> None:
-        """It has no holder any more; another earlier holder is fenced off."""
+        """The event has no holder any more, and another earlier holder is fenced off."""
         life.fence += int(life.holder not in ("", actor))
         life.holder, life.actor = "", actor
         for name, value in columns.items():
             setattr(life, name, value)
 
     def take(self, life: Life, actor: str) -> bool:
-        """False if no attempt is left: it is dead then."""
+        """Claim the event. Returns False if no attempt is left: then the event is dead."""
         if life.tries >= TRIES:
             self.ends(life, actor, state="dead")
             return False

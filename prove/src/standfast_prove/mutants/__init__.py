@@ -1,1 +1,1 @@
-"""Seeded bugs: "nothing bad was found" means something only if each of these is found."""
+"""Seeded bugs. A run that finds no violation proves something only if it finds each of these bugs."""

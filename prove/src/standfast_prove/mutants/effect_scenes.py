@@ -65,7 +65,7 @@ def check_sleeper(sf: standfast.Standfast) -> None:
 
 
 def check_late_failure(sf: standfast.Standfast) -> None:
-    """Attempt 1 returns with a failure or an error while attempt 2 is under way. Nothing may change."""
+    """Attempt 1 returns with a failure or an error while attempt 2 is in flight. Nothing may change."""
     for key, end in (("fail", transitions.fail), ("give_up", transitions.give_up)):
         sf.effects.begin("pay", key=key, idempotent=True)
         first = _row(sf, key)
@@ -165,7 +165,7 @@ def check_taken(sf: standfast.Standfast) -> None:
 
 
 def check_young(sf: standfast.Standfast) -> None:
-    """A visible row that is not yet on disk must be synced before a caller acts on it."""
+    """A caller reads a row that is not yet on disk. The row must be synced before the caller acts on it."""
     with sf.session("a") as s:
         s.effect("t", do=lambda call: 1)
     synced: list[int] = []
@@ -244,7 +244,7 @@ def check_directory(sf: standfast.Standfast) -> None:
 
 
 def check_screen(sf: standfast.Standfast) -> None:
-    """Nothing that an agent stored moves the cursor of the approver's terminal."""
+    """Text that an agent stored must not move the cursor of the approver's terminal."""
     hostile = "\x1b[2J\x1b[H\u202e\u200b"
     with raising(standfast.ApprovalRequired):
         sf.effects.begin("pay", {"to": hostile}, key="k", approve=True, why=hostile, context={"description": hostile})
@@ -292,7 +292,7 @@ def check_journal(sf: standfast.Standfast) -> None:
 
 
 def check_late_twice(sf: standfast.Standfast) -> None:
-    """The first recorded result counts, and the second is refused."""
+    """The first recorded result is kept, and the second is refused."""
     sf.effects.begin("pay", key="k")
     row = _row(sf)
     sf.effects.done("k", "first")

@@ -1,7 +1,7 @@
-"""Bugs that effects could have, each as a small patch, and the harness that has to find it.
+"""Bugs in effects. Each is a small patch, with the harness that has to find it.
 
-sweep …    the crash sweep of that story: every crash, and an oracle outside the store
-check …    a short scene of `effect_scenes`, for what no killed process can show
+sweep …    the crash sweep of that program: every crash, and an oracle outside the store
+check …    a short scene of `effect_scenes`, for bugs that no killed process can show
 """
 
 from __future__ import annotations

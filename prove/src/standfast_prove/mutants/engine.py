@@ -1,7 +1,7 @@
 """Bugs of `db` and the core: syncs, commits, the guard of the log, migrations, leases, the journal.
 
-Each is found by a campaign that exists anyway, with its children patched. Those that need a disk that
-forgets need a C compiler; the cursor needs a PostgreSQL.
+A campaign finds each of them, with its children patched. Bugs that need a disk that loses writes also need a C
+compiler. The bug of the cursor needs a PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SECONDS = {"seconds": 2}
 
 
 def committed_by_the_next(m: Setter) -> None:
-    """The last rows are visible only to this process."""
+    """The last rows are not committed, so only this process sees them."""
 
     def begin(self: Any) -> None:
         connection = self._store.connection
@@ -135,7 +135,7 @@ def by_the_wall(m: Setter) -> None:
 
 
 unnamed = (without(wal.Files, "check_index"), without(wal.Files, "_check_names"))
-"""The engine does not compare the files behind the names."""
+"""The engine does not check that the open files are still the files with these names."""
 
 MUTANTS: dict[str, Mutant] = {
     "no sync": Mutant("a write is acknowledged before its fsync", "campaign power", without(wal, "_sync"), _FEW),

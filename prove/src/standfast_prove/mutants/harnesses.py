@@ -1,4 +1,4 @@
-"""The harnesses for seeded bugs. Each is a series of tries that end in an error or a complaint."""
+"""The harnesses for seeded bugs. Each plays tries until one ends in an error or a violation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from standfast_prove.mutants.patching import Mutant
 from standfast_prove.runner import play, wrong
 
 LIMIT_S = 15.0
-"""The time limit for starting more tries. The running one may finish."""
+"""No new try starts after this number of seconds. The running try may finish."""
 SECOND_CRASHES = 100
 BRIEFLY = 6
-"""First crashes of a sweep without a bug, which must be quiet."""
+"""The number of first crashes in a sweep without a bug. Such a sweep must report nothing."""
 PROGRAMS = 15
 BUSY = 10
-"""The factor by which a call may be slower than alone."""
+"""A call may be slower than alone by this factor."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Look:
 
 
 def looked(mutant: Mutant, place: Path, url: str | None = None, *, limit_s: float = LIMIT_S) -> Look:
-    """What the harness of `mutant` says in this process. Without a limit it is only asked whether it is quiet.
+    """Run the harness of `mutant` in this process. Without a limit, only check that it reports nothing.
 
     Raises Unavailable, or ModuleNotFoundError for a package that is not installed.
     """
@@ -47,7 +47,7 @@ def looked(mutant: Mutant, place: Path, url: str | None = None, *, limit_s: floa
     look, clock = Look(mutant, name, place, url, brief=not limit_s), _Clock(limit_s)
     try:
         for said in _HARNESSES[kind](look):
-            look.tries += kind != "sweep" or not look.tries  # a sweep counts its processes itself
+            look.tries += kind != "sweep" or not look.tries  # a sweep counts its own processes
             look.complaint = _short(said)
             if said or clock.over:
                 break
@@ -60,7 +60,7 @@ def looked(mutant: Mutant, place: Path, url: str | None = None, *, limit_s: floa
 
 
 class _Clock:
-    """Over after a number of CPU seconds, which take longer on a busy machine."""
+    """Ends after a number of CPU seconds, which take longer on a busy machine."""
 
     def __init__(self, limit_s: float) -> None:
         self._spent_s, self._until_s = self._now_s() + limit_s, time.monotonic() + limit_s * BUSY
@@ -75,7 +75,7 @@ class _Clock:
 
 
 def _short(words: str) -> str:
-    """The last line of the output, which has the reason; with the line before it if it is short."""
+    """The last line of the output, which has the reason. If it is short, the line before it is added."""
     lines = [line.strip() for line in words.splitlines() if line.strip(" ^~")]
     return " ".join(lines[-1:] if lines and len(lines[-1]) > 30 else lines[-2:])[:160]
 
@@ -91,7 +91,7 @@ def _where(error: BaseException) -> str:
 
 
 def _sweep(look: Look) -> Iterator[str]:
-    """Play every first crash, then a sample of second ones."""
+    """Play every first crash, then a sample of second crashes."""
     from standfast_prove.crashes.resources import world
     from standfast_prove.crashes.sweeping import sweep
 
@@ -132,7 +132,7 @@ def _model(look: Look) -> Iterator[str]:
 
 
 def _campaign(look: Look) -> Iterator[str]:
-    """Play seed after seed, shorter than `prove` does."""
+    """Play one seed after another, with shorter runs than `prove`."""
     from standfast_prove.catalogue import named
 
     (campaign,) = (one for one in named((look.name,)) if one.name == look.name)

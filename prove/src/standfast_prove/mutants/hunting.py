@@ -24,18 +24,18 @@ PATIENCE_S = 400.0
 
 
 class Found(NamedTuple):
-    """What became of one mutant."""
+    """The result for one mutant."""
 
     mutant: str
     what: str
     harness: str
     found: bool = False
     tries: int = 0
-    """The number of processes, seeds or programs that were played, with the one that found the bug."""
+    """The number of processes, seeds or programs that were played, up to and including the one that found the bug."""
     seconds: float = 0.0
     complaint: str = ""
     not_run: str = ""
-    """Why this machine could not look; then it neither survived nor was found."""
+    """The reason why this machine cannot run the harness. Then the mutant counts neither as survived nor as found."""
 
     @property
     def survived(self) -> bool:
@@ -43,14 +43,16 @@ class Found(NamedTuple):
 
 
 class Hunter:
-    """Hunts one mutant after another; each in a child, so that no patch stays behind."""
+    """Hunts one mutant after another, each in its own child process, so that no patch remains."""
 
     def __init__(
         self,
         place: Callable[[], AbstractContextManager[Path]],
         database: Callable[[], AbstractContextManager[str]],
     ) -> None:
-        """Blocks: `place()` with an empty directory, `database()` with the address of an empty database."""
+        """Both arguments return context managers: `place()` gives an empty directory, `database()` the URL of an empty
+        database.
+        """
         self._place = place
         self._database = database
         self._quiet: dict[tuple[str, str], str] = {}

@@ -1,9 +1,9 @@
 """Loops with one bug each: the soak has to find every one of them.
 
-no row            a slot passes and leaves no row
-wrong row         skipped, missed or run where the rules say otherwise
-wrong moment      slots that drift, or come twice, or never, where the clocks change
-wrong worker      the dead keep their runs, the living lose them, the late are believed
+no row            a slot passes without a row
+wrong row         skipped, missed or run against the rules
+wrong moment      slots that drift, or that occur twice or never when summer time begins or ends
+wrong worker      dead workers keep their runs, live workers lose them, or a late result is accepted
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from standfast_prove.mutants.patching import Mutant, Patch, Setter
 
 
 def _plan_with(**changed: Any) -> Patch:
-    """Firing that does not ask the loop about this."""
+    """Plan slots with these arguments replaced, instead of those of the loop."""
     plan = fire.plan
     return lambda patch: patch.setattr(fire, "plan", lambda *args, **given: plan(*args, **{**given, **changed}))
 
@@ -131,7 +131,7 @@ def soaked(place: Path) -> Iterator[int]:
         schedule.of.cache_clear()
         (place / str(seed)).mkdir()
         try:
-            # From the week before the clocks change.
+            # Begin in the week before summer time begins or ends.
             soak(place / str(seed), seed=seed, days=20, faults_per_day=6, compare_days=2, start_days=81)
         finally:
             schedule.of.cache_clear()

@@ -12,7 +12,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Setter(Protocol):
-    """What a patch needs: ours below, or pytest's."""
+    """The methods that a patch calls: of `Patching` below, or of pytest's monkeypatch."""
 
     def setattr(self, target: Any, name: str, value: object, /) -> object: ...
 
@@ -21,26 +21,26 @@ Patch = Callable[[Setter], object]
 
 
 class Mutant(NamedTuple):
-    """One bug: what it does, which test must find it, and the patch that makes it."""
+    """One bug: its description, the harness that must find it, and its patch."""
 
     what: str
     harness: str
     """ "sweep FEATURE:WORLD", "check SCENE", "soak", "model NAME" or "campaign NAME"."""
     patch: Patch
     arguments: Mapping[str, Any] = _NONE
-    """Of the campaign, in the place of those of the catalogue: shorter ones."""
+    """Options of the campaign that replace those of the catalogue, for shorter runs."""
     engine: str = "sqlite"
 
 
 class Patching:
-    """`with Patching() as patch: patch.setattr(module, "name", value)`; everything is put back."""
+    """`with Patching() as patch: patch.setattr(module, "name", value)`. The block restores the old values."""
 
     def __init__(self) -> None:
         self.changed: list[tuple[Any, str, object]] = []
-        """What stood where, before."""
+        """The replaced attributes with their old values."""
 
     def setattr(self, target: Any, name: str, value: object, /) -> None:
-        """Fails if there is no such name: then the patch no longer applies."""
+        """Raises if the name does not exist, because then the patch no longer applies."""
         own = vars(target) if hasattr(target, "__dict__") else {}
         self.changed.append((target, name, own[name] if name in own else getattr(target, name)))
         setattr(target, name, value)
@@ -57,7 +57,7 @@ class Patching:
 
 
 def swapped(target: Any, name: str, make: Callable[[Any], Any]) -> Patch:
-    """A function in the place of another; it is given the other."""
+    """Replace a function. The replacement gets the original function as an argument."""
     return lambda m: m.setattr(target, name, make(getattr(target, name)))
 
 
@@ -67,7 +67,7 @@ def without(target: Any, name: str) -> Patch:
 
 
 def reworded(queries: Any, name: str, old: str, new: str) -> Patch:
-    """A statement with a piece of it missing, or another in its place."""
+    """Remove or replace a part of an SQL statement."""
 
     def patch(m: Setter) -> None:
         found: Statement = getattr(queries, name)

@@ -1,7 +1,7 @@
-"""Every seeded bug by its name, and how a process gets one.
+"""Every seeded bug by its name, and the functions that patch a process with one.
 
-`standfast prove` starts children with STANDFAST_PROVE_MUTANT in their environment; `faults.children` reads it
-there, and applies the patch before anything else is done. The product has no `if` for any of this.
+`standfast prove` starts children with STANDFAST_PROVE_MUTANT in their environment. `faults.children` reads this
+variable and applies the patch before it does anything else. The product has no switch for seeded bugs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODULES = ("effects", "engine", "stores", "resources", "loops", "shells", "simul
 
 @cache
 def every() -> dict[str, Mutant]:
-    """In the order of the table: name, and the bug."""
+    """All bugs by name, in the order of the table."""
     found: dict[str, Mutant] = {}
     for module in MODULES:
         place = f"{__package__}.{module}"
@@ -39,7 +39,7 @@ _applied: set[str] = set()
 
 
 def become(name: str) -> None:
-    """This process, and everything it starts from now on, has the bug. There is no way back."""
+    """Patch this process with the bug, and every process that it starts later. The patch cannot be removed."""
     os.environ[VARIABLE] = name
     if name not in _applied:
         _applied.add(name)
@@ -47,6 +47,6 @@ def become(name: str) -> None:
 
 
 def become_what_was_asked() -> None:
-    """In a child: the bug its parent has, if any."""
+    """In a child: apply the bug of the parent, if it has one."""
     if name := os.environ.get(VARIABLE):
         become(name)

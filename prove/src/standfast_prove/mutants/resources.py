@@ -1,6 +1,6 @@
-"""Bugs of the resources: keys that are not looked at, fences that are not compared, deeds that come too early.
+"""Bugs of the resources: keys that are ignored, fencing tokens that are not compared, actions that run too early.
 
-sweep resource:World    the crash sweep of that world
+sweep resource:World    the crash sweep of that crash program
 model NAME          random programs against the model of that feature
 campaign NAME       a campaign of the catalogue
 """
@@ -45,12 +45,12 @@ def any_yes(current: Any) -> Any:
 
 
 def without_directory(fields: Any) -> Any:
-    """The question does not say where a command runs."""
+    """The request does not name the directory in which a command runs."""
     return lambda value: {name: part for name, part in fields(value).items() if name != "cwd"}
 
 
 def renamed(field: str) -> Any:
-    """A key that is another one in every process."""
+    """The key is different in every process."""
 
     def make(wanted: Any) -> Any:
         def patched(*args: Any, **more: Any) -> Any:
@@ -86,7 +86,7 @@ def whatever_version(append: Any) -> Any:
 
 
 def spool_gone(m: Setter) -> None:
-    """The file is removed, then its records are kept."""
+    """The file is removed before its records are stored."""
     opened, kept = spool._open, spool._keep
     last: list[tuple[str, int]] = []
 

@@ -37,7 +37,7 @@ HIDE = (
 )
 CHANGE = "DROP TRIGGER guard_task_update; UPDATE task SET priority = 4, title = 'after', state = 'closed';"
 SHOW = "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema SELECT * FROM kept; DROP TABLE kept;"
-"""Three scripts for stock sqlite3, one connection each: afterwards the indexes of `task` lack a row."""
+"""Three scripts for stock sqlite3, one connection each. Afterwards the indexes of `task` lack a row."""
 
 CHANGE_AND_CHECKPOINT = """
 import standfast
@@ -129,7 +129,7 @@ def check_missing_store(sf: standfast.Standfast) -> None:
 
 
 def check_another_store(sf: standfast.Standfast) -> None:
-    """Another store takes the place of one that this process has open, and to which it has written nothing."""
+    """Another store replaces one that this process has open and has not written to."""
     other = os.path.join(sf.settings.data_dir, "other.db")
     with standfast.open(other, data_dir=sf.settings.data_dir) as there:
         stock_sqlite(there, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -162,7 +162,7 @@ def check_foreign_header(sf: standfast.Standfast) -> None:
 
 
 def check_older_copy(sf: standfast.Standfast) -> None:
-    """A process changes a row in place and checkpoints; then the file that this process knows is put back."""
+    """Another process changes a row and checkpoints. Then the older file, which this process knows, is put back."""
     sf._store.write(lambda tx: tx.run(INSERT, key="k", value="a" * 3000))
     stock_sqlite(sf, "PRAGMA wal_checkpoint(TRUNCATE)")
     older = os.path.join(sf.settings.data_dir, "older.db")
@@ -174,7 +174,7 @@ def check_older_copy(sf: standfast.Standfast) -> None:
 
 
 def check_older_state(sf: standfast.Standfast) -> None:
-    """Another process sends an effect; then a copy from before is put in place. This process itself lost no row."""
+    """Another process sends an effect. Then an older copy of the store is put back. This process itself lost no row."""
     older = os.path.join(sf.settings.data_dir, "older.db")
     with _store_of_its_own(sf) as own:
         own.state.set("before", 1)
@@ -208,7 +208,7 @@ def _remembering(home: str) -> Iterator[None]:
 
 
 def check_unknown_arguments(sf: standfast.Standfast) -> None:
-    """A model calls a tool with an argument of another name."""
+    """An LLM calls a tool with an argument of a wrong name."""
     import anyio
 
     async def call() -> None:
@@ -268,7 +268,7 @@ def check_unsealed_answer(sf: standfast.Standfast) -> None:
 
 
 def mcp_server() -> Any:
-    """Imported by name, because the MCP server is a layer above the evaluation."""
+    """Start an MCP server. It is imported by name, because it is a layer above the evaluation."""
     return import_module("standfast.mcp.server")
 
 
@@ -277,7 +277,7 @@ def _examined(sf: standfast.Standfast, *, fix: bool = False) -> dict[str, Findin
 
 
 def stock_sqlite(sf: standfast.Standfast, script: str) -> None:
-    """Runs a program in another process."""
+    """Run a script for stock sqlite3 in another process."""
     _in_another_process(
         sf, "import sqlite3; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit()", script
     )

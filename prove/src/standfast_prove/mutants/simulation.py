@@ -1,9 +1,9 @@
-"""Bugs that need several faults at once: the simulation has to find each.
+"""Bugs that need several faults in one run. The simulation has to find each of them.
 
-fences     a process that slept is believed when it wakes up, while another one works
-keys       looked up in one transaction and used in the next
-time       leases judged by a clock that people set; the living taken for dead
-doubt      taken for a failure, or settled by an attempt that proves nothing about the one before
+fences     a paused process may write after another process took over
+keys       a key is looked up in one transaction and used in the next
+time       leases depend on a clock that people set; live processes count as dead
+doubt      a doubt counts as a failure, or is settled by an attempt that proves nothing about the one before
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def settled_as_failed(inquire: Any) -> Any:
 
 
 def unsent_is_proof(acted: Any) -> Any:
-    """A resend that was not sent settles the attempt before it."""
+    """A resend that was not sent settles the previous attempt."""
     return lambda store, work, go, call: acted(store, work, go._replace(resent=False), call)
 
 

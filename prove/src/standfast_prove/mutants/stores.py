@@ -1,4 +1,4 @@
-"""Bugs of the pin and of the memory of stores, found by the vandal and by a scene."""
+"""Bugs of the identity check and of the host's memory of stores. The campaign `vandal` and a scene find them."""
 
 from __future__ import annotations
 

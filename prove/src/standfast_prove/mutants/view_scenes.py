@@ -18,7 +18,7 @@ THREAD = "0199812e-64f0-7f73-91fc-095dda01c36e"
 
 
 def check_shown_crash(sf: standfast.Standfast) -> None:
-    """One session crashed, and more live sessions than a report lists are before and after it."""
+    """One session crashed. Before and after it there are more live sessions than a report lists."""
     live = [sf.session(f"live-{n}").__enter__() for n in range(recovery.EACH_MAX + 1)]
     sf.session("gone").__enter__()
     for at_us in (0, 2**60):
@@ -47,7 +47,7 @@ def check_shown_reason(sf: standfast.Standfast) -> None:
 
 
 def check_shown_tokens(sf: standfast.Standfast) -> None:
-    """A resumed session counts its tokens from 0, and both counters are paid for."""
+    """A resumed session counts its tokens from 0. The tokens of both counters are paid for."""
     totals = [
         codex("event_msg", {"type": "token_count", "info": {"total_token_usage": {"input_tokens": tokens}}})
         for tokens in (1000, 5000, 300)

@@ -1,4 +1,4 @@
-"""Bugs of what people are shown: rows left out before they are judged, sentences and totals that have become false.
+"""Bugs of the text that people see: rows that are left out before they are ranked, outdated sentences, wrong totals.
 
 check …    a short scene of `view_scenes`
 """
@@ -23,7 +23,7 @@ def first_page_only(_: Any) -> Any:
 
 
 def stored_reason(_: Any) -> Any:
-    """The text that was stored when the session began to wait is shown."""
+    """The page shows the text that was stored when the session began to wait."""
 
     def patched(tx: Any, item: Any) -> Any:
         if item.kind != "session_waiting":

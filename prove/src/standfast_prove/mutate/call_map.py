@@ -13,7 +13,7 @@ from typing import Any
 from standfast_prove.mutate import recorder, tree
 from standfast_prove.mutate.mutants import Mutant
 
-# These compare texts of the product or checksums: they would fail for any change, not for a wrong one.
+# These tests compare texts of the product or checksums, so they fail for any change, also for a harmless one.
 TEXT_TESTS = ("test_prove", "test_project", "test_migrations", "test_bench", "test_evaluation", "test_readme")
 SCHEMA_TESTS = "tests/db/test_schema_constraints.py"
 FIRST_FILES, FIRST_TESTS = 2, 30
@@ -40,7 +40,7 @@ class CallMap:
         self._by_file: dict[str, dict[str, Recorded]] = defaultdict(dict)
 
     def record(self, copy: Path, *options: str) -> None:
-        """Run the tests that are new, or whose file changed since they were recorded.
+        """Run and record the tests that are new, or whose file changed since the last recording.
 
         `options` are pytest's: `--quick`, or the files to run. The default is every test that is not slow.
         """
@@ -59,7 +59,7 @@ class CallMap:
         return [path for path in files if not path.name.startswith(TEXT_TESTS)]
 
     def load(self) -> None:
-        """Read every recording. One of an older version of a test still tells which tests to try."""
+        """Read every recording. A recording of an older version of a test still shows which tests to try."""
         for found in self._lines():
             recorded = Recorded(test=found["test"], seconds=found["seconds"])
             if found["passed"] and (self._root / recorded.file).exists():

@@ -1,4 +1,4 @@
-"""Which functions and statements of the product this process executes: a trace function sees each call once.
+"""Records which functions and statements of the product this process executes. A trace function sees each call once.
 
 A child process appends each name to the file that STANDFAST_TEST_SEEN names. The environment of a copied tree
 (`tree.py`) loads this module in every child, so it imports nothing heavy.
@@ -58,7 +58,7 @@ class Recorder:
                 seen.write(f"{name}\n")
 
     def _queries(self, frame: FrameType) -> None:
-        """A file of statements is loaded: from now on each name that is looked up is recorded."""
+        """Called when a file of statements is loaded. From now on each name that is looked up is recorded."""
         loader = frame.f_back
         module = loader.f_locals.get("module") if loader else None
         if isinstance(module, str):

@@ -1,7 +1,7 @@
-"""Mutants with the test that must catch them: gaps of the first mutation run, and repaired defects, undone.
+"""Mutants with the test that must catch each: gaps that the first mutation run found, and reverted repairs.
 
-A gap names its place by text, not by what `python.py` and `sql.py` find: some places are SQL inside Python, and some
-old places have a successor of another form.
+A gap names its place by text, because `python.py` and `sql.py` do not find every place: some are SQL inside Python, and
+some were rewritten since.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from standfast_prove.mutate import run, tree
 from standfast_prove.mutate.mutants import PACKAGE
 
 LIMIT_S = 300.0
-"""For the test of one mutant; the tests of all on unchanged code get three times as long."""
+"""The time limit for the test of one mutant. All tests together on unchanged code get three times as long."""
 TESTS_FAILED = 1
-"""pytest's exit code. Another one, as for a test that does not exist, shows nothing."""
+"""pytest's exit code for failed tests. Any other code, such as that for a test that does not exist, proves nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Gap:
     test: str
 
     def applied(self, source: str) -> str:
-        """Raises ValueError if the place is not there any more."""
+        """The file with the change applied. Raises ValueError if it no longer has the place."""
         at = source.index(self.text, source.index(self.within))
         return source[:at] + self.becomes + source[at + len(self.text) :]
 
@@ -46,7 +46,9 @@ def listed(file: str = "gaps.toml") -> list[Gap]:
 
 
 def run_all(gaps: list[Gap], *, root: Path, place: Path, server: str, say: Callable[[str], None]) -> bool:
-    """Whether every test passes on unchanged code and fails with its mutant. `server` is the URL of a PostgreSQL."""
+    """Whether every test passes on unchanged code and fails with its mutant. `server` is the URL of a PostgreSQL
+    server.
+    """
     copy = tree.make(root, place / "tree-gaps")
     code, failed = _tested(copy, [gap.test for gap in gaps], server)
     if code != 0:
@@ -71,7 +73,7 @@ def _caught(gap: Gap, copy: Path, server: str, say: Callable[[str], None]) -> bo
 
 
 def _tested(copy: Path, tests: list[str], server: str) -> tuple[int | None, str]:
-    """pytest's exit code, None past the time limit, and the first test that failed."""
+    """Run the tests. Returns pytest's exit code (None after the time limit) and the first test that failed."""
     limit_s = LIMIT_S if len(tests) == 1 else 3 * LIMIT_S
     code, output = run.pytest(copy, dict.fromkeys(tests), limit_s=limit_s, server=server)
     return code, run.failed(output) if code else ""

@@ -41,7 +41,7 @@ class Mutant:
 
 
 def one_line(text: str) -> str:
-    """The text of a mutant for people and for `equivalent.toml`: on one line, and not too long."""
+    """The text of a mutant on one shortened line, for people and for `equivalent.toml`."""
     return " ".join(text.split())[:TEXT_MAX]
 
 
@@ -59,7 +59,7 @@ def found(root: Path) -> list[Mutant]:
 
 
 def sample(mutants: Iterable[Mutant], *, seed: int, count: int) -> list[Mutant]:
-    """`count` different mutants, each as likely as any other."""
+    """Choose `count` different mutants, all with the same probability."""
     distinct = list({mutant.identity: mutant for mutant in mutants}.values())
     return random.Random(seed).sample(distinct, min(count, len(distinct)))
 

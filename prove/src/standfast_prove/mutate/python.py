@@ -1,4 +1,5 @@
-"""Mutants of Python code, found in the syntax tree and applied to the text, so that all else stays as it is.
+"""Mutants of Python code. They are found in the syntax tree and applied to the text, so the rest of the file stays
+unchanged.
 
 Left out: docstrings, annotations, decorators (help texts), assertions, arguments of exceptions and of logging,
 f-strings, `__repr__`, blocks for type checkers, and tests of the platform.
@@ -50,7 +51,7 @@ class _Finder:
         yield from self._within(ast.parse(self._source), "", None, inside=False)
 
     def _within(self, node: ast.AST, function: str, expression: ast.expr | None, *, inside: bool) -> Iterator[Mutant]:
-        """The mutants of what `node` holds. `function` is a qualified name, as code objects have it.
+        """The mutants inside `node`. `function` is a qualified name, as code objects have it.
 
         `expression` is the largest one that `node` belongs to. People are shown it with a changed constant.
         """
@@ -74,7 +75,7 @@ class _Finder:
                         replacement=replacement,
                         line=child.lineno if isinstance(child, ast.stmt | ast.expr) else 0,
                     )
-                if not isinstance(child, ast.Raise):  # its arguments are messages
+                if not isinstance(child, ast.Raise):  # the arguments of this call are messages
                     yield from self._within(child, function, whole, inside=inside)
 
     def _children(self, node: ast.AST) -> Iterator[ast.AST]:

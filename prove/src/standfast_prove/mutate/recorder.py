@@ -19,7 +19,7 @@ _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what was recorded already: an interrupted run continues."""
+    """Leave out tests that were recorded already, so that an interrupted run continues."""
     known = set(Path(os.environ[MAP_VARIABLE], "recorded.txt").read_text().splitlines())
     items[:] = [item for item in items if f"{item.nodeid} {digest(item.path)}" not in known]
 

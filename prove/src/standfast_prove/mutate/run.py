@@ -1,4 +1,4 @@
-"""Mutants against their tests: each in a copied tree, two at once, results appended to a file as they come."""
+"""Run the tests of each mutant in a copied tree, two mutants at a time. Each result is appended to a file."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def run_one(mutant: Mutant, rounds: list[list[Recorded]], *, copy: Path, server:
 
 
 def _confirmed(tests: list[Recorded], copy: Path, server: str | None) -> tuple[str, str]:
-    """Caught only if the test fails twice: on a busy machine a test may fail once by itself, or be killed."""
+    """A mutant is caught only if the test fails twice. On a busy machine a test may fail once without a cause, or be
+    killed.
+    """
     while tests:
         result, by = _tested(tests, copy, server)
         failed = [recorded for recorded in tests if recorded.test == by] or tests
@@ -146,7 +148,9 @@ def failed(output: str) -> str:
 def pytest(
     copy: Path, arguments: Iterable[str], *, limit_s: float, server: str | None, **variables: str
 ) -> tuple[int | None, str]:
-    """Exit code and output of pytest in the copy, up to the first failure; None past the time limit."""
+    """Run pytest in the copy up to the first failure. Returns its exit code and output; the code is None after the time
+    limit.
+    """
     environment = tree.environment(**variables)
     if server is not None:
         environment["STANDFAST_TEST_PG_URL"] = server

@@ -119,7 +119,7 @@ def _conditions(text: str, part: list[Token]) -> Iterator[Edit]:
 
 
 def _dropped(text: str, clause: list[Token]) -> Iterator[Edit]:
-    """Each condition of a clause that AND and OR join, also in parentheses."""
+    """Each condition of a clause whose conditions are joined by AND and OR, also in parentheses."""
     if not clause or clause[0].word in ("SELECT", "WITH"):
         return
     for separator, neutral in (("OR", "{} AND 1 = 0"), ("AND", "{} OR 1 = 1")):

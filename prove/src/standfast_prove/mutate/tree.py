@@ -15,7 +15,7 @@ START = "import os; os.environ.get('STANDFAST_TEST_SEEN') and __import__('standf
 
 
 def environment(**added: str) -> dict[str, str]:
-    """Variables for a test run of its own: without those of a pytest that this process may run in."""
+    """Environment variables for a separate test run, without those of a pytest in which this process may run."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | added
 
 

@@ -1,7 +1,7 @@
 """A small server of ours that speaks the part of Kubernetes' API that `kubectl apply` of a ConfigMap uses.
 
 It is not Kubernetes: it lists one kind, and reads and creates objects of it. Each creation arrives late and is answered
-late. `log` has a line for each: the oracle.
+late. `log` has one line for each creation, and is the oracle.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Cluster:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
-        """Nothing on stderr: a killed client resets its connection."""
+        """Print nothing on stderr: a killed client resets its connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,6 +1,6 @@
 """A proxy of ours before a real server: it passes bytes on unchanged, each request and each answer a random time late.
 
-A request that has reached the proxy is passed on also if its client is gone by then, as in a network.
+A request that has reached the proxy is passed on, even if its client has exited, as in a network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONNECT_S = 10.0
 
 
 class _Connection:
-    """One client and the server. Whenever the direction changes, the next bytes wait."""
+    """One client and the server. After each change of direction, the next bytes are delayed."""
 
     def __init__(self, client: socket.socket, server: socket.socket, draw: random.Random, late_s: float) -> None:
         self.draw, self.late_s = draw, late_s
@@ -41,7 +41,7 @@ class _Connection:
     def close(self) -> None:
         for one in self.sockets:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)  # ends the threads, which wait in recv
+                one.shutdown(socket.SHUT_RDWR)  # this ends the threads, which wait in recv
         for thread in self.threads:
             thread.join()
         for one in self.sockets:
@@ -72,7 +72,7 @@ def late(port: int, late_s: float, seed: int) -> Iterator[int]:
     try:
         yield int(listener.getsockname()[1])
     finally:
-        listener.shutdown(socket.SHUT_RDWR)  # ends the thread, which waits in accept
+        listener.shutdown(socket.SHUT_RDWR)  # this ends the thread, which waits in accept
         accepting.join()
         listener.close()
         for connection in connections:

@@ -48,7 +48,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(words: list[str], url: str, directory: Path, **variables: str) -> Iterator[str]:
-    """A server, once its URL answers."""
+    """Start a server, and wait until its URL answers."""
     log = (directory / "server.log").open("wb")
     process = subprocess.Popen(
         words,
@@ -67,7 +67,7 @@ def serving(words: list[str], url: str, directory: Path, **variables: str) -> It
             time.sleep(0.1)
         yield url
     finally:
-        process.terminate()  # a daemon ends its own children
+        process.terminate()  # the daemon ends its own children
         with suppress(subprocess.TimeoutExpired):
             process.wait(END_S)
         process.kill()
@@ -140,7 +140,7 @@ def docker_daemon(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def git_over_ssh(root: Path) -> Iterator[tuple[str, str]]:
-    """Debian's `sshd` for the repositories under `root`: their URL, and the ssh command that has the key."""
+    """Debian's `sshd` for the repositories under `root`. Yields their URL, and the ssh command with the key."""
     port, keygen = free_port(), program("ssh-keygen")
     host, caller = root / "host_key", root / "key"
     for key in (host, caller):
@@ -209,7 +209,7 @@ def git_over_http(root: Path) -> Iterator[str]:
 
 
 def _body(request: object) -> bytes:
-    """The body of a request, also in chunks, as git sends a large pack."""
+    """The body of a request. It may be chunked, as git sends a large pack."""
     headers, stream = request.headers, request.rfile  # type: ignore[attr-defined]
     if "chunked" not in (headers.get("Transfer-Encoding") or ""):
         return bytes(stream.read(int(headers.get("Content-Length") or 0)))

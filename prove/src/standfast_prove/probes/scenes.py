@@ -1,4 +1,5 @@
-"""One scene for each known action: the command that a person would type, and the oracle that counts at the outside.
+"""One scene for each known action: the command that a person would type, and the oracle that counts in the outside
+system.
 
 `Scene.command(n)` prepares the n-th try and returns its command line; `Scene.happened(n)` says how many times it has
 happened. Commands run in `Scene.directory` with `Scene.variables`.
@@ -321,7 +322,7 @@ def _image(words: list[str], place: Path, variables: dict[str, str], late_s: flo
 
 
 def _podman(place: Path) -> dict[str, str]:
-    """Its files in the scene's own directory."""
+    """podman, with its files in the scene's own directory."""
     (place / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
     (place / "storage.conf").write_text(
         f'[storage]\ndriver = "vfs"\ngraphroot = "{place}/graph"\nrunroot = "{place}/run"\n'

@@ -2,8 +2,8 @@
 
 It is not GitHub and not Stripe: it has the same addresses, fields and status codes for a few requests. `gh` talks
 GraphQL to it for what it writes, and everything is read by REST. Each request that changes something arrives late and
-is answered late, by a random time up to `late_s`. It is carried out also if its client is gone by then, as a real
-server does. `log` has a line for each change: the oracle. `asked` has the method and path of every request.
+is answered late, by a random time up to `late_s`. It is carried out even if its client has exited, as on a real server.
+`log` has one line for each change, and is the oracle. `asked` has the method and path of every request.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Outside:
         self._server.server_close()
 
     def wait(self, path: str = "") -> None:
-        """A request for this path, or its answer, is in flight."""
+        """Delay a request for this path, or its answer."""
         with self.lock:
             delay_s = self._random.uniform(0, self.late_s)
         time.sleep(delay_s)
@@ -117,7 +117,7 @@ class Outside:
         return found
 
     def pay(self, key: str, given: Json) -> Json:
-        """Stripe's form: the same key again gets the first answer and changes nothing."""
+        """Take a payment as Stripe does: a repeated key gets the first answer and changes nothing."""
         if key not in self.payments:
             self.payments[key] = {"id": f"ch_{len(self.payments) + 1}", "object": "charge", **given}
             self.log.append(f"payment {given.get('order') or given.get('amount')}")
@@ -138,7 +138,7 @@ def now() -> str:
 
 
 def certificate(directory: Path) -> Path:
-    """A certificate of our own for localhost, with its key in the same file."""
+    """Make a self-signed certificate for localhost, with its key in the same file."""
     path, key = directory / "localhost.pem", directory / "localhost.key"
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     words += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(path)]
@@ -267,7 +267,7 @@ def _changed(state: Outside, path: str, given: Json, key: str) -> tuple[int, Jso
 def _graphql(state: Outside, asked: Json) -> Json:
     """The answer has more fields than the query. `gh` reads those that it knows."""
     query, variables = asked["query"], asked.get("variables") or {}
-    types = re.findall(r"(\w+):\s*__type\(", query)  # which fields there are: `gh` reads this answer strictly
+    types = re.findall(r"(\w+):\s*__type\(", query)  # the list of known fields: `gh` parses this answer strictly
     if types:
         return {"data": {name: {"fields": []} for name in types}}
     given = variables.get("input") or {}

@@ -3,7 +3,7 @@
     python -m standfast_prove.probes.table --tries 20 git-push-file npm-publish    # play, and add one line for each
     python -m standfast_prove.probes.table --write docs/concepts/actions.md        # the table of all lines
 
-The table is between two comments of the page. A test holds the page against the results.
+The table is between two comments of the page. A test compares the page with the results.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ PROGRAMS = {
     "kubectl": ("kubectl version --client",),
     "git": ("git",),
 }
-"""The programs of a scene, by the first word of its name."""
+"""The programs of each scene, by the first word of the scene's name."""
 
 
 def play(name: str, *, tries: int, seed: int) -> Table:
-    """One scene, and the versions of its programs. Raises Unavailable where one is not installed."""
+    """Play one scene and note the versions of its programs. Raises Unavailable if a program is not installed."""
     with tempfile.TemporaryDirectory(prefix="probes-", ignore_cleanup_errors=True) as place:
         outcome, scene = probes.play(Path(place) / name, name, tries=tries, seed=seed)
     used = {one.split(" ")[0]: _version(one) for one in PROGRAMS.get(name.partition("-")[0], ())}

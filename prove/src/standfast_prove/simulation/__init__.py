@@ -1,7 +1,7 @@
-"""Everything at once on a virtual clock, from a seed that replays.
+"""A simulation of all features on a virtual clock. The same seed repeats the same run.
 
-The real resources on the real engine. The machine around them is virtual: the clock, who lives and who is
-killed, the network and the world behind it, and who runs next. A process runs until it is about to touch the
-store or the world; there the seed decides who continues, who is killed, who is stopped for longer than its lease,
-and what the clock says then. The same seed gives the same trace.
+The features and the engine are real. The machine around them is virtual: the clock, the processes, the network and the
+outside system. A process runs until its next access to the store or the outside system. There the seed decides which
+process runs next, which is killed, which is stopped for longer than its lease, and how the clock moves. The same seed
+gives the same trace.
 """

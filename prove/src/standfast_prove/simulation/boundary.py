@@ -67,7 +67,7 @@ class Boundary(Engine):
 
 
 class Renewing(leases.Renewer):
-    """Renewals, made by the virtual clock: no thread."""
+    """Lease renewals by the virtual clock, without a thread."""
 
     started = False
 

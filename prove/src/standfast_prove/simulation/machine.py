@@ -25,8 +25,10 @@ NAMESPACE = "1"
 HERE, THERE, ACTOR = "here", "there", "actor"
 """A process of this host, a process of another pid namespace, or an actor whose commands start and exit."""
 ASLEEP_MAX_US = 80 * SECOND_US
-"""Less than two leases. A process of another host may sleep for longer, with an intent recorded and nothing sent yet.
-It may then send although it was abandoned. No store can prevent that; the docs say so, and no seed plays it."""
+"""The longest pause, less than two leases. A process of another host could sleep for longer, between its intent and its
+request. Then it sends the request although another process has abandoned the effect. No store can prevent that. The
+docs say so, and no seed plays it.
+"""
 
 
 class Process:
@@ -60,7 +62,9 @@ class Process:
         return self.machine.draw
 
     def stands(self, where: str) -> None:
-        """Called before an outside action: the process of this turn continues."""
+        """Called before an outside action. Here the process may be killed or paused, or another process may get the
+        turn.
+        """
         self.passes(where)
         self.machine.trouble(self, where)
         if self.wakes_us > self.machine.mono_us or self.machine.draw.random() < 0.6:
@@ -115,7 +119,7 @@ class Machine:
     # -- playing -----------------------------------------------------------------------------------------
 
     def plays(self, role: str, body: Callable[[Process], None], *kinds: str) -> None:
-        """A process plays this role, of one of these kinds, until `body` ends. After a kill the next process does."""
+        """Add a role. A process of one of these kinds plays it until `body` ends. After a kill a new one does."""
         self.bodies[role] = (body, kinds)
         self.starts_us[role] = 0
 
@@ -148,7 +152,7 @@ class Machine:
             if self.faulty and self.draw.random() < 0.12:
                 self._fault()
                 if self.current is not None and not self.current.alive:
-                    return self.current  # killed here: it unwinds
+                    return self.current  # killed here: the stack unwinds
             for role, at_us in list(self.starts_us.items()):
                 if at_us <= self.mono_us:
                     self._start(role)
@@ -172,7 +176,7 @@ class Machine:
         self.tell(role, "starts", process.kind)
 
     def _life(self, process: Process, body: Callable[[Process], None]) -> None:
-        """In the strand of the process, from its first step to its end."""
+        """Runs in the strand of the process, from its first step to its end."""
         try:
             body(process)
             self.tell(process.role, "ends")
@@ -235,11 +239,11 @@ class Machine:
         process.renewing.start()
 
     def heal(self) -> None:
-        """From here on there are no faults. Stopped processes continue at their time."""
+        """Inject no more faults. Stopped processes continue at their time."""
         self.faulty = False
         self.tell("healed")
         behind_us = self.latest_us - self.clock.now_us()
-        if behind_us > 0:  # what was put off by a clock ahead of its time would wait for as long
+        if behind_us > 0:  # otherwise work that was postponed while the clock was ahead would wait that long
             self.clock.jump(behind_us / SECOND_US)
 
     def end(self) -> None:
@@ -323,7 +327,7 @@ class Machine:
 
 
 class Apart(MutableSet[Any]):
-    """A set with separate content for each simulated process."""
+    """A set that has separate content for each simulated process."""
 
     def __init__(self, pid: Callable[[], int]) -> None:
         self._pid, self._found = pid, set[tuple[int, Hashable]]()

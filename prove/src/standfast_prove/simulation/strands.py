@@ -1,4 +1,4 @@
-"""Threads of which one runs at a time: the one that has the baton.
+"""Threads that take turns: only one of them runs at any time.
 
 A process of the simulation may stop in the middle of library code, so it needs its own stack. Only one of these
 threads runs at any time, and it chooses the next one. So the seed decides the order of events.
@@ -20,7 +20,7 @@ class Strand:
         threading.Thread(target=self._live, name="standfast-strand", daemon=True).start()
 
     def begin(self, body: Callable[[], None] | None) -> None:
-        """The function for the next turn. None ends the strand."""
+        """Set the function for the next turn. None ends the strand."""
         self._body = body
 
     def _live(self) -> None:

@@ -1,7 +1,7 @@
 """The workload of a simulation, and an outside record of it.
 
-Each workload has its roles, says when everything of it is settled, and what must not be: by what the world has
-seen, not by what the store says about itself.
+Each workload has its roles, and a check whether all its work is settled. It finds violations by the record of the
+outside system, not only by the rows of the store.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Payments(Workload):
             denied = approve and self.draw.random() < 0.25
             self.asked.append(Asked(f"payment {n}", self.draw.choice(kinds), approve, denied))
         self.applied: dict[str, list[str]] = defaultdict(list)
-        """All arrivals of the request, with their receipts."""
+        """The receipts of each request, one for each arrival."""
         self.keys: dict[str, tuple[str, object]] = {}
         """The keys that the remote knows, each with its receipt and arguments."""
         self.allowed: set[str] = set()
@@ -226,7 +226,7 @@ class Payments(Workload):
 
 
 class Fences:
-    """The claims with their fencing tokens, each once."""
+    """The fencing tokens of claims. No token is given twice."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -235,7 +235,7 @@ class Fences:
         self.tried: dict[str, set[int]] = defaultdict(set)
 
     def given(self, process: Process, name: str, fence: int, stops: int) -> None:
-        """The claiming process may get its answer late, so the order proves nothing."""
+        """Note a fencing token. The claiming process may get its answer late, so the order of calls proves nothing."""
         process.tells("has", name, fence)
         if fence in self._given[name]:
             self._machine.bad.append(f"{name} was given out twice with fence {fence}")
@@ -243,7 +243,7 @@ class Fences:
         self._machine.count("claims")
 
     def late(self, process: Process, name: str, fence: int) -> None:
-        """A refused process must have been paused, because a running one has renewed its lease."""
+        """Check a refused process: it must have been paused, because a running process renews its lease."""
         self._machine.count("late and refused")
         if process.kind != ACTOR and process.stops == self._given[name][fence]:
             self._machine.bad.append(f"{process.role} was awake, and {name} was taken from it")
@@ -306,7 +306,7 @@ class Chores(Workload):
 
 
 class Letters(Workload):
-    """Mail: sent once per key, received at least once, ended once."""
+    """Mail that is sent once per key, received at least once, and ended once."""
 
     def begin(self) -> None:
         self.count = self.draw.randint(2, 4)
@@ -360,7 +360,7 @@ class Letters(Workload):
 
 
 class Orders(Workload):
-    """A shop delivers each event until it is acknowledged, and sometimes again. The balance shows duplicates."""
+    """A shop delivers each event until it is acknowledged, and sometimes once more. The balance shows duplicates."""
 
     def begin(self) -> None:
         self.amounts = {f"order {n}": self.draw.randint(1, 9) for n in range(self.draw.randint(2, 4))}
@@ -417,7 +417,7 @@ class Orders(Workload):
 
 
 class Rounds(Workload):
-    """Loops: two daemons fire them, and any free worker runs them. Every slot once, every attempt ended once."""
+    """Loops: two daemons fire them, and any free worker runs them. Every slot runs once, every attempt ends once."""
 
     def begin(self) -> None:
         self.fences = Fences(self.machine)
@@ -451,7 +451,7 @@ class Rounds(Workload):
                 self.fences.late(process, name, run.attempt)
 
     def heal(self) -> None:
-        """No more slots: every due run was fired and now ends."""
+        """Stop new slots. Every due run was fired and now ends."""
         self.sf.loops.fire_due()
 
     def settled(self) -> bool:

@@ -99,7 +99,7 @@ def _write(directory: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """The table as on the page."""
+    """The table, in the form of the docs page."""
     who = {"contestant": f"{row['label']} {row['version']}".strip()}
     if row.get("not_run"):
         return who | {"schedules": f"not run: {row['not_run']}"}

@@ -53,7 +53,7 @@ class Tally:
     lost: int = 0
     duplicated: int = 0
     in_doubt: int = 0
-    """Reported as in doubt, then settled by a check of the outside system."""
+    """Requests reported as in doubt, then settled by a check of the outside system."""
     errors: int = 0
     """Recovering processes that ended with an error."""
     never_ended: int = 0
@@ -80,7 +80,7 @@ class _Played:
 
     def all(self, kills: int, random: Random) -> Tally:
         self._schedule(None)
-        self.tally = Tally()  # the first was to warm up: it made the store
+        self.tally = Tally()  # the first run was a warm-up that created the store
         length = self._length()
         for n in EFFECTS:
             self._schedule(f"before {n}")
@@ -168,7 +168,7 @@ class _Played:
 
 
 def _forked(act: Callable[[], None], words: Path) -> int:
-    """How the process ended. One that does not end is killed and counts as an error."""
+    """Run a forked process and return how it ended. A process that does not end is killed and counts as an error."""
     pid = os.fork()
     if pid == 0:
         code = ERROR

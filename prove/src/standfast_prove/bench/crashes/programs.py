@@ -107,7 +107,7 @@ def langgraph_live(place: Path, url: str | None, name: str, act: Act) -> None:
         config: Any = {"configurable": {"thread_id": name}}
         state = compiled.get_state(config)
         if len(state.values.get("done", ())) < len(EFFECTS):
-            # from where it stopped, or from the beginning
+            # continues at the place where it stopped, or begins
             compiled.invoke(None if state.next else {"done": []}, config)
 
 
@@ -150,7 +150,7 @@ def dbos_live(place: Path, url: str | None, name: str, act: Act) -> None:
         for n in EFFECTS:
             step(n)
 
-    DBOS.launch()  # continues with what was pending
+    DBOS.launch()  # continues with the pending nodes
     with SetWorkflowID(name):
         handle = DBOS.start_workflow(agent)
     handle.get_result()
