@@ -1,6 +1,6 @@
-"""Which campaigns there are. A new one is a line here and a function in `campaigns/`.
+"""The list of all campaigns. A new campaign is a line here and a function in `campaigns/`.
 
-Nothing is imported to show this table. A campaign is `run(place, seed=…, url=…, **arguments)`: a short
+This table is shown without importing any campaign. A campaign is `run(place, seed=…, url=…, **arguments)`: a short
 run in an empty directory, on SQLite, or on the PostgreSQL of `url`, that returns an `Outcome`. It raises
 `Unavailable` where the machine cannot do it.
 """
@@ -43,17 +43,19 @@ class Campaign(NamedTuple):
     place: str
     """ "module:function", the module inside `standfast_prove.campaigns`."""
     unit: str
-    """What `seen` of its outcome counts as one try."""
+    """The count in `seen` of its outcome that is one try."""
     share: float = 1.0
-    """Of the time, against the others."""
+    """Its share of the time, relative to the other campaigns."""
     engines: tuple[str, ...] = ONLY_SQLITE
     arguments: Mapping[str, Any] = _NONE
     control: str = ""
-    """The protection that is taken away: then it has to go wrong."""
+    """For a control: the protection that is switched off. Then the campaign has to fail."""
 
 
 def _crashes(resource: str, share: float = 1.0, *, firsts: int = 6, seconds: int = 20) -> Campaign:
-    """A resource killed everywhere: so many first crashes of each of its worlds, and second ones in all."""
+    """Kill the crash programs of a resource: `firsts` first crashes of each program, and `seconds` second crashes in
+    all.
+    """
     asked = {"resource": resource, "firsts": firsts, "seconds": seconds}
     return Campaign(f"crashes-{resource}", "crashes", "crashes:run", "schedules", share, BOTH, asked)
 
@@ -607,9 +609,9 @@ CAMPAIGNS += (Campaign("soak", "actors", "soak:run", "kills", 1, BOTH, {"seconds
 
 
 def named(names: tuple[str, ...]) -> Iterator[Campaign]:
-    """Those that were asked for by their name or their workload; all of them for nothing.
+    """The campaigns with these names or workloads. Without names, all campaigns.
 
-    Some workloads have a campaign of their own name: the name alone is the campaign, "power/" the workload.
+    Some workloads and campaigns have the same name: "power" means the campaign, "power/" the workload.
     """
     own = {one.name for one in CAMPAIGNS}
     for one in CAMPAIGNS:

@@ -47,7 +47,7 @@ def checkpoint(step: int, values: dict[str, Any], versions: dict[str, Any]) -> A
 
 
 def growing(saver: BaseCheckpointSaver[Any], steps: int, *, size: int = 1000, constant: int = 20_000) -> Iterator[Any]:
-    """A thread that gets a message each step, as a graph would store it; yields each checkpoint."""
+    """A thread that gets one message per step, as a graph would store it. Yields each checkpoint."""
     draw = random.Random(7)
     config, version, messages = at("growing"), None, list[dict[str, str]]()
     versions: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Short histories of calls from several processes, and what each kind of thing may answer, one call at a time.
+"""Short histories of calls from several processes, and the models that say which answers are possible.
 
 Each thing (a value, a lock, a task, an effect, an approval, a box) has a model of a few lines: a state, and
-`step(state, asked, result, seen)`, the state after a call or None if the answer does not fit. `play` is what a
-process does with it. The death of a process is a call too: what it held is free from some moment in it on.
+`step(state, asked, result, seen)`, which returns the state after a call, or None if the answer does not fit. `play`
+makes the calls of a process. The death of a process is also a call: some time during this call its leases end.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Thing:
         self.name = name
 
     def made(self, sf: Standfast) -> None:
-        """Before anybody plays."""
+        """Create the thing before any process plays."""
 
     def play(self, sf: Standfast, who: str, draw: Random, mine: dict[str, Any]) -> tuple[Asked, Callable[[], Any]]:
-        """The next question and its call. `mine` is the memory that this process has of the thing."""
+        """The next call, with its description. `mine` has the values that this process remembers of the thing."""
         raise NotImplementedError
 
     def step(self, state: Any, asked: Asked, result: Any, seen: bool) -> Any:
@@ -57,7 +57,7 @@ def dies(state: Any, who: str) -> Any:
 
 
 def refused(call: Callable[[], object]) -> int:
-    """1, or 0 for a refusal."""
+    """Make the call. Returns 1, or 0 if it was refused."""
     try:
         call()
     except REFUSALS:
@@ -80,7 +80,7 @@ class Value(NamedTuple):
 
 
 class State(Thing):
-    """Compare-and-set. A careless client compares first, and writes then."""
+    """Compare-and-set. A careless client compares first, and then writes."""
 
     start = Value()
     careless = False
@@ -183,7 +183,7 @@ class Lock(Thing):
 
 
 class Chore(Thing):
-    """A task: claimed by one at a time, closed with the fence of the claim, opened again."""
+    """A task: it has one holder at a time, is closed with the fencing token of the claim, and is opened again."""
 
     start = Held()
 
@@ -249,7 +249,7 @@ class Sent(NamedTuple):
 
 
 class Effect(Thing):
-    """A key: begun by one, ended by its attempt, in doubt when its holder is dead."""
+    """An effect: one process begins it, its attempt ends it, and it is in doubt if its holder is dead."""
 
     start = Sent()
 
@@ -259,7 +259,7 @@ class Effect(Thing):
         kind = draw.choice(["begin", "begin", "begin", "get", "resolve", *ends])
         what = draw.choice("aaaab") if kind == "begin" else f"{who}.{draw.randrange(10**6)}"
         if kind == "resolve" and draw.random() < 0.7:
-            what = ""  # it was not applied
+            what = ""  # the request was not applied
 
         def call() -> Any:
             if kind in ("done", "fail"):
@@ -411,7 +411,8 @@ class Box(Thing):
             mine["mail"] = found
             return [found.body, found.fence]
 
-        if kind == "claim" and mail:  # one at a time: the other session is closed, and resumed when this process dies
+        # One session at a time: the other one is closed, and resumed when this process dies.
+        if kind == "claim" and mail:
             mine.pop("mail")
         return (kind, who, n, mail.fence if mail else 0), call
 
@@ -435,7 +436,7 @@ class Box(Thing):
 
     def _claimed(self, state: Letters, who: str, result: Any, seen: bool) -> Letters | None:
         if not seen or result is None:
-            return state  # if the answer was lost, its holder is dead, and the next fence shows it
+            return state  # if the answer was lost, the holder is dead, and the next fencing token shows that
         for one in state.there:
             if one.n == result[0] and not one.done and (one.holder is None or one.holder in state.dead):
                 # A holder whose answer was lost increased the fencing token twice: by its claim and its release.
@@ -460,9 +461,9 @@ KINDS: dict[str, type[Thing]] = {
 
 
 def stepping(thing: Thing, *, served: bool = False) -> Callable[[Hashable, Asked, Any, bool], Any]:
-    """The model of a thing, with deaths.
+    """The model of a thing, including deaths of processes.
 
-    A server that is `served` what a process sends continues with the last of it after the process has died.
+    With `served`, a server runs the calls. It finishes the last call of a process even if the process has died.
     """
 
     def step(state: Any, asked: Asked, result: Any, seen: bool) -> Any:

@@ -1,8 +1,8 @@
 """Whether a recorded history of calls could have happened one call after another.
 
-Wing and Gong's search, with Lowe's memory of what was tried: at each point one of the calls that
-had begun before any other one ended is taken next, and the model says whether its result fits. A
-call without a recorded end (its process was killed) may have happened at any later time, or never.
+This is Wing and Gong's search, with Lowe's cache of tried states. Each step takes one of the calls that began before
+any other remaining call ended, and the model says whether its result fits. A call without a recorded end (its process
+was killed) may have happened at any later time, or never.
 
     calls = [Call(1, 4, "claim", fence_1), Call(2, inf, "done 1", None)]
     assert linearizable(calls, start, step)
@@ -18,11 +18,11 @@ S = TypeVar("S", bound=Hashable)
 
 
 class Call(NamedTuple):
-    """One call: when it began and ended by one clock, what was asked, what was answered."""
+    """One call: the times of its begin and end by one clock, the request and the result."""
 
     began: float
     ended: float
-    """inf if the end was not recorded; then `result` means nothing."""
+    """inf if the end was not recorded. Then `result` has no meaning."""
     asked: Any
     result: Any
 

@@ -1,12 +1,12 @@
-"""A world on a virtual clock in which loops fire for years, and a model that says what each slot must become.
+"""A simulation on a virtual clock in which loops fire for years, and a model that predicts the end of each slot.
 
-Daemons are born, killed between any two of their steps, stopped past their leases, and moved to another
-host; two of them run at once; the machine reboots; the wall clock is set forward and back; people pause,
-resume, ask, cancel, add and remove. Daemons of this host are real processes that are killed. For those of the other
-host, only time decides. After every step the store and the model must agree on what
-there is to do, and at the end on every slot of every loop: one row each, no more, no less.
+Daemons are started, killed between any two of their steps, stopped for longer than their leases, and moved to another
+host. Two of them run at the same time. The machine reboots, and the wall clock is set forward and back. People pause,
+resume, run, cancel, add and remove loops. Daemons of this host are real processes that are killed. A daemon of the
+other host counts as dead only when its lease has ended. After every step the store and the model must agree on the
+work that is due, and at the end on every slot of every loop: each has exactly one row.
 
-The model knows nothing of the code it judges. Cron slots come from cronsim itself, step by step.
+The model shares no code with the product. Its cron slots come directly from cronsim, one by one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Kind(NamedTuple):
-    """A loop of the world: its schedule and its rules for lateness, overlap and failure."""
+    """A loop: its schedule and its rules for lateness, overlap and failure."""
 
     name: str
     every: str | None = None
@@ -51,7 +51,7 @@ class Kind(NamedTuple):
     retries_max: int = 0
     failures_max: int = 0
     longest_us: int = 10 * MINUTE_US
-    """A run takes up to this."""
+    """A run takes up to this time."""
 
 
 KINDS = (
@@ -70,7 +70,7 @@ KINDS = (
 
 
 def slots_of(kind: Kind, created_us: int) -> Iterator[int]:
-    """Every slot after the loop was made, in order, from sources of their own."""
+    """Every slot after the creation of the loop, in order, computed without code of the product."""
     if kind.at_us is not None:
         yield kind.at_us
         return
@@ -89,7 +89,7 @@ def slots_of(kind: Kind, created_us: int) -> Iterator[int]:
 
 
 class Going:
-    """A run that is not over."""
+    """A run that has not ended."""
 
     def __init__(self, slot_us: int, ready_us: int) -> None:
         self.slot_us, self.ready_us, self.attempt = slot_us, ready_us, 0
@@ -99,7 +99,7 @@ class Going:
 
 
 class Model:
-    """One loop as it should be."""
+    """One loop, as the store should have it."""
 
     def __init__(self, kind: Kind, created_us: int) -> None:
         self.kind = kind
@@ -196,7 +196,9 @@ def add(sf: standfast.Standfast, kind: Kind) -> Loop:
 
 
 class Worker:
-    """One daemon. Of this host: a real process. Of the other host: a name that only its lease can judge."""
+    """One daemon. On this host it is a real process. On the other host it is a name, and counts as dead when its lease
+    has ended.
+    """
 
     _pids = count(100_000)
 
@@ -214,7 +216,7 @@ class Worker:
 
     @property
     def holds(self) -> bool:
-        """It has a lease that is still live in the model."""
+        """Whether it has a lease that is still live in the model."""
         return any(one.going.worker is self for one in self.runs.values())
 
     def kill(self) -> None:
@@ -225,7 +227,7 @@ class Worker:
 
 
 class Performance(NamedTuple):
-    """A worker at a run: when it will be over, and how."""
+    """A worker with its run: the time and the result of the run's end."""
 
     model: Model
     going: Going
@@ -270,7 +272,7 @@ class World:
         self._names: dict[str, str] = {}
 
     def mono_us(self) -> int:
-        """Time that passed in this world, over all its boots."""
+        """The elapsed time of the simulation, over all boots."""
         return self.before_boot_us + self.clock.mono_us()
 
     # -- playing -----------------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ class World:
         self.sf._store.caller = Caller(actor="soak", holder=holder, scope="soak", clock=self.clock)
 
     def _tick(self, worker: Worker) -> None:
-        """What a daemon does when it wakes; it may die between any two steps."""
+        """The steps of a daemon when it wakes. It may be killed between any two steps."""
         if worker not in self.workers or worker.stopped:
             return None
         self._as(worker)
@@ -387,13 +389,14 @@ class World:
 
     def _is_dead(self, going: Going, worker: Worker) -> bool:
         if going.child and worker.alive:
-            return False  # its worker is late, but its child is alive: only a process that ends it may take the run
+            # Its worker is late, but the child process runs: only a process that ends the child may take the run.
+            return False
         return (worker.here and not worker.alive) or worker.lease_mono_us <= self.mono_us()
 
     def _fire(self, worker: Worker) -> None:
         while (due_us := self._first_slot()) is not None and due_us <= self.clock.now_us():
             self.sf.loops.fire_due(limit=self.draw.choice((1, 3, 100)))
-            # The model fires all that the store has fired. A limit only spreads it over several calls.
+            # The model fires the same slots as the store. A limit only spreads them over several calls.
             for model in self.models.values():
                 if model.next_us is not None and model.next_us <= self.clock.now_us():
                     row = self.sf.loops.get(self._id(model))
@@ -474,7 +477,9 @@ class World:
             self._die(self.draw.choice(self.workers))
 
     def _stop(self) -> None:
-        """Paused long enough to lose its leases, sometimes: it will speak up late. Best in the middle of a run."""
+        """Stop a worker, sometimes for longer than its leases, so that it reports late. Workers in the middle of a run
+        are preferred.
+        """
         if awake := [worker for worker in self.workers if not worker.stopped]:
             self.stop_at_claim = self.draw.random() < 0.7
             if not self.stop_at_claim:
@@ -491,7 +496,7 @@ class World:
             self._count("daemons")
 
     def _jump(self) -> None:
-        """The wall clock is wrong for a while; an error of days is set right again."""
+        """Set the wall clock wrong for a while. An error of days is corrected later."""
         if self.back_us:
             jump_us, self.back_us = -self.back_us, 0
         else:
@@ -521,7 +526,7 @@ class World:
             model.pause(now_us)
         elif deed == "resume":
             with suppress(IllegalTransition):
-                # Not with a wrong clock: `resume` also restores slots that a clock ahead of time has skipped.
+                # Only with a correct clock: `resume` also restores slots that were skipped while the clock was ahead.
                 if model.next_us is not None and not self._ahead(model):
                     self.sf.loops.resume(self._id(model))
                     model.resume(now_us)
@@ -542,7 +547,7 @@ class World:
         return near_us is not None and model.next_us is not None and near_us < model.next_us
 
     def _flood(self) -> None:
-        """A loop with many slots and a long outage: more than a thousand missed slots in one gap."""
+        """Add a loop with many slots and a long outage: more than 1,000 missed slots in one gap."""
         if self.back_us:
             return
         self.add(Kind("flood", every="5m", catch_up=self.draw.choice(("latest", "all", "none")), longest_us=MINUTE_US))
@@ -623,7 +628,7 @@ class World:
 
 
 def soak(place: Path, *, seed: int, days: float, **more: Any) -> dict[str, int]:
-    """Play, judge, and say what was played."""
+    """Play and check. Returns the counts of what was played."""
     world = World(place, seed, days=days, **more)
     world.play()
     return world.counts

@@ -1,12 +1,12 @@
-"""The total-queue check: what many processes say they sent, received and ended, against what the store holds.
+"""The total-queue check: the mail that processes recorded as sent, received and ended, compared with the store.
 
-Senders and readers are processes that are killed at any moment; each writes down what it is about to do
-and each answer, in a file of its own that survives it. Afterwards, for every mail:
+Senders and readers are processes that are killed at any moment. Each writes every call and every answer to its own
+file, which survives the kill. Afterwards these must hold for every mail:
 
-- acknowledged to its sender, it is in the store with that body;
-- it was received at least once, or is a dead letter with a reason;
-- each fence was handed out once, and it was ended at most once, with the last fence;
-- every attempt has a row, and every row an end with its reason.
+- If it was acknowledged to its sender, it is in the store with that body.
+- It was received at least once, or is a dead letter with a reason.
+- Each fencing token was given once. The mail was ended once or not at all, with the last fencing token.
+- Every attempt has a row, and every row has an end with its reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEASE = "200ms"
 
 
 class Told:
-    """A history that survives its writer: one line a write."""
+    """A history that survives its writer: each write appends one line."""
 
     def __init__(self, place: str, name: str) -> None:
         self._fd = os.open(f"{place}/{name}.history", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -54,16 +54,16 @@ def send(url: str, place: str, number: int, count: int) -> None:
 
 
 def receive(url: str, place: str, number: int, senders: int) -> None:
-    """In a child, until nothing is left: take, and end it, give it back, or continue without a word."""
+    """In a child, until no mail is left: claim a mail, then end it, defer it, or leave it to its lease."""
     acked, draw = Told(place, f"receive{number}"), random.Random(number)
-    # Every second one is an actor, whose leases end by time; the others are dead at once when killed.
+    # Every second reader is an actor, whose leases end by time. A killed reader of the others is known to be dead.
     with opened(url, place, actor=f"worker {number % 3}", as_actor=number % 2 == 0) as sf:
         while not (_all_sent(place, senders) and not sf.mail.list(BOX, limit=1)):
             for mail in sf.mail.follow(BOX, for_=LEASE, timeout=0.2):
                 acked("got", id=mail.id, fence=mail.fence, body=mail.body)
                 chance = draw.random()
                 if chance < 0.1:
-                    continue  # it comes back
+                    continue  # the mail is delivered again
                 verb = "done" if chance < 0.75 else "defer" if chance < 0.9 else "refuse"
                 acked("ending", verb=verb, id=mail.id, fence=mail.fence)
                 try:
@@ -81,7 +81,7 @@ def receive(url: str, place: str, number: int, senders: int) -> None:
 
 
 def opened(url: str, place: str | Path, *, actor: str | None = None, as_actor: bool = False) -> standfast.Standfast:
-    """A scope of its own: a server may have seen other campaigns."""
+    """Open the store with a new scope, because a server may have rows of other campaigns."""
     scope = "/".join(Path(place).parts[-2:])
     return handle.connect(config.load(url, data_dir=Path(place) / "data", actor=actor, scope=scope), as_actor=as_actor)
 
@@ -91,7 +91,7 @@ def _all_sent(place: str, senders: int) -> bool:
 
 
 def campaign(url: str, place: Path, *, seed: int, senders: int, receivers: int, count: int, kills: int) -> list[str]:
-    """Send, receive and kill; then yield each defect as a sentence. All processes have ended on return."""
+    """Send, receive and kill, then yield each violation as a sentence. All processes have ended on return."""
     draw = random.Random(seed)
     said: dict[str, Any] = {"url": url, "place": str(place)}
     with Nursery(words=place / "words") as nursery:
@@ -116,12 +116,12 @@ def campaign(url: str, place: Path, *, seed: int, senders: int, receivers: int, 
                 nursery.kill(victim)
                 number = sending.pop(victim)
                 (place / f"sender {number} is done").unlink(missing_ok=True)
-                sending[sender(number)] = number  # from the top: keys send once
+                sending[sender(number)] = number  # start again from the top: a key sends only once
             else:
                 victim = draw.choice(receiving)
                 nursery.kill(victim)
                 receiving[receiving.index(victim)] = receiver()
-        receiving.append(receiver())  # a sender may have begun again after all receivers had ended
+        receiving.append(receiver())  # a sender may have restarted after all receivers had ended
         codes = [nursery.wait(pid, 120) for pid in [*sending, *receiving]]
     if any(codes):
         return [f"children ended with {codes}: {(place / 'words').read_text()[-1500:]}"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Outcome:
-    """Figures that were counted, and sentences about what must not be: none means it held."""
+    """The counts of a campaign, and one sentence for each violation. Without violations the campaign has passed."""
 
     name: str = ""
     seen: dict[str, int] = field(default_factory=dict)
@@ -17,7 +17,7 @@ class Outcome:
         self.seen[what] = self.seen.get(what, 0) + number
 
     def refuse(self, wrong: object, sentence: str) -> None:
-        """`wrong` is what was found and must be empty or false."""
+        """Note a violation unless `wrong` is empty or false."""
         if wrong:
             self.bad.append(f"{sentence}: {str(wrong)[-600:]}")
 

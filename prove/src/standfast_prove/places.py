@@ -18,13 +18,13 @@ from pathlib import Path
 from standfast.errors import InvalidInput
 
 PREFIX = "standfast-prove-run-"
-_NAME = re.escape(PREFIX) + "[a-z0-9_]{8}"  # as `tempfile` ends them
+_NAME = re.escape(PREFIX) + "[a-z0-9_]{8}"  # the random part of a name, as `tempfile` makes it
 _TRIES_MAX = 10
 
 
 @contextmanager
 def kept(where: str | None = None) -> Iterator[Path]:
-    """An empty directory that `clear` leaves alone while this process, or a child it forked, lives."""
+    """An empty directory. `clear` does not remove it while this process, or a child that it forked, runs."""
     for _ in range(_TRIES_MAX):
         directory = tempfile.TemporaryDirectory(prefix=PREFIX, dir=where)
         lock = _locked(directory.name)
@@ -43,12 +43,12 @@ def kept(where: str | None = None) -> Iterator[Path]:
 
 
 def clear(*places: str) -> None:
-    """Remove the directories that this user's killed runs have left there; nothing else, and through no link."""
+    """Remove the directories of this user's killed runs there, and nothing else. Links are not followed."""
     for place in places:
         try:
             left = [name for name in os.listdir(place) if re.fullmatch(_NAME, name)]
         except OSError:
-            continue  # not there, or not to be read: then nothing of ours is in it
+            continue  # absent or not readable, so it has no directory of ours
         for name in left:
             path = os.path.join(place, name)
             lock = _locked(path)

@@ -41,7 +41,7 @@ def plan(
     context: Any = None,
     scope: str | None = None,
 ) -> str:
-    """A planned effect; its id."""
+    """Add a planned effect and return its id."""
     id = new_id("eff")
     text = serial.canonical({"title": "fix"} if intent is None else intent)
 
@@ -64,7 +64,7 @@ def plan(
 
 
 def reword(sf: Standfast, effect: str, intent: Any) -> None:
-    """The next call says it in other words."""
+    """Change the arguments, as the next call of an LLM would."""
     text = serial.canonical(intent)
     sf._store.write(lambda tx: tx.run(REWORD, id=effect, intent=text, intent_hash=serial.hash_text(text)))
 
@@ -74,7 +74,7 @@ def set_state(sf: Standfast, effect: str, state: str) -> None:
 
 
 def dispatching(effect: str, **asked: Any) -> Any:
-    """The body of the transaction that dispatches `effect` if it may; the attempt, or the refusal."""
+    """The body of the transaction that dispatches `effect` if that is allowed. Returns the attempt, or the refusal."""
 
     def body(tx: Tx) -> int | StandfastError:
         row: Row = tx.one(LOCKED, id=effect)
@@ -88,7 +88,7 @@ def dispatching(effect: str, **asked: Any) -> Any:
 
 
 def dispatch(sf: Standfast, effect: str, **asked: Any) -> int:
-    """Dispatch it, telling as effects do; the attempt. Raises ApprovalRequired."""
+    """Dispatch it with the notifications of an effect. Returns the attempt. Raises ApprovalRequired."""
     try:
         attempt: int = sf._store.write(dispatching(effect, **asked))
     except StandfastError as error:

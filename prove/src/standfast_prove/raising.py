@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def raising(kind: type[BaseException] | tuple[type[BaseException], ...], *, match: str = "") -> Iterator[None]:
-    """The block must raise this error with a message that `match` finds; else AssertionError."""
+    """The block must raise this error with a message that matches `match`. Otherwise AssertionError is raised."""
     try:
         yield
     except kind as error:

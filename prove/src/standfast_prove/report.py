@@ -159,7 +159,7 @@ def _row(found: Sequence[Result]) -> str:
 
 
 def _seeds(found: Sequence[Result]) -> str:
-    """ "0-41, 100-120": neighbouring ranges are one."""
+    """ "0-41, 100-120": adjacent ranges are joined."""
     ranges: list[list[int]] = []
     for first, last in sorted(result.seeds for result in found):
         if ranges and first <= ranges[-1][1] + 1:
@@ -185,7 +185,7 @@ def _more(found: Sequence[Result]) -> Iterator[str]:
 
 
 def _figure(what: str, number: int, counted: dict[str, int]) -> str:
-    """Counts are added up. A value that was measured in each store is shown as its mean."""
+    """Counts are added. A value that was measured in each store is shown as its mean."""
     name, at, size = what.removesuffix(PER_STORE).rpartition(" at ")
     stores = counted.get(f"stores of {size} events", 0)
     if not what.endswith(PER_STORE) or not at or not stores:

@@ -1,8 +1,8 @@
-"""Result files: what was run where, with which seeds, and what was seen. Small, and they add up.
+"""Result files: the campaigns of a run, their seeds and counts, and the machine. Results of several runs can be added.
 
-A file is one run of `standfast prove`: `prove-<moment>.json`. The next run with `--continue` takes
-the seeds after the last of each campaign, so that a hundred short runs are one long one. A result is one line
-of JSON, so files can be joined: every line of a `*.jsonl` is a result.
+A file is one run of `standfast prove`: `prove-<moment>.json`. The next run with `--continue` starts after the last seed
+of each campaign, so 100 short runs equal one long run. A result is one line of JSON, so files can be joined: every line
+of a `*.jsonl` is a result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WENT_WRONG = "times it went wrong, as it must"
 
 
 class Result(NamedTuple):
-    """What one campaign did on one engine in one run."""
+    """The result of one campaign on one engine in one run."""
 
     campaign: str
     workload: str
@@ -32,12 +32,12 @@ class Result(NamedTuple):
     unit: str
     control: str
     seeds: tuple[int, int]
-    """The first and the last that were played."""
+    """The first and the last seed that were played."""
     seconds: float
     seen: dict[str, int]
     bad: list[str]
     not_run: str = ""
-    """Why this machine could not do it; then nothing was seen."""
+    """The reason why this machine could not run it. Then there are no counts."""
 
     @property
     def tries(self) -> int:
@@ -56,13 +56,13 @@ class Run(NamedTuple):
     versions: dict[str, str]
     results: list[Result]
     mutants: list[dict[str, Any]]
-    """As `mutants.hunting.Found` says it."""
+    """The results of seeded bugs, one dictionary for each `mutants.hunting.Found`."""
     seconds: float = 0.0
     """Elapsed time."""
 
 
 class Table(NamedTuple):
-    """A table beside the runs: what they found and what became of it, how peers fare, how fast it is."""
+    """A table beside the runs: found defects and their repairs, the results of peers, or benchmark figures."""
 
     kind: str
     command: str
@@ -72,7 +72,7 @@ class Table(NamedTuple):
 
 
 def write(directory: Path, run: Run, path: Path | None = None) -> Path:
-    """Put a run into a file of its own; with `path`, over what the same run wrote before."""
+    """Write a run to a new file. With `path`, replace the file that the same run wrote before."""
     directory.mkdir(parents=True, exist_ok=True)
     path = path or _free(directory / f"prove-{run.started.replace(':', '').replace('-', '')}-{os.getpid()}.json")
     _write(path, {**run._asdict(), "results": [one._asdict() for one in run.results]})
@@ -80,7 +80,7 @@ def write(directory: Path, run: Run, path: Path | None = None) -> Path:
 
 
 def write_table(directory: Path, table: Table) -> Path:
-    """Put a table into a file of its own."""
+    """Write a table to a new file."""
     directory.mkdir(parents=True, exist_ok=True)
     path = _free(directory / f"{table.kind}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}.json")
     _write(path, table._asdict())
@@ -95,13 +95,13 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 
 
 def _free(path: Path) -> Path:
-    """A name that nothing has, also for a process that runs twice in one second."""
+    """An unused file name, also if a process runs twice in one second."""
     names = chain([path], (path.with_stem(f"{path.stem}-{n}") for n in count(2)))
     return next(name for name in names if not name.exists())
 
 
 def read(directory: Path) -> list[Run]:
-    """Every run in the directory, oldest first. Raises InvalidInput for a file that is not one."""
+    """Every run in the directory, oldest first. Raises InvalidInput for a file that is no run."""
     return sorted(_documents(directory, "prove", _run), key=lambda run: run.started)
 
 

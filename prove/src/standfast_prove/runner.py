@@ -32,11 +32,11 @@ Keep = Callable[[Result], None]
 MEMORY = "/dev/shm"
 KEPT_EVERY_S = 60.0
 CONTROL_S = 60.0
-"""A control has this long to go wrong, however short its share is."""
+"""A control may run for this time until it fails, even if its share is shorter."""
 
 
 class Runner:
-    """One run. `say` receives each line of progress."""
+    """One run of `standfast prove`. `say` receives each line of progress."""
 
     def __init__(self, stack: ExitStack, *, say: Say = lambda line: None, short: bool = False) -> None:
         if not __debug__:
@@ -50,16 +50,16 @@ class Runner:
         self._server = ""
         self._root = stack.enter_context(_moved_in())
         self.interrupted = False
-        """Ctrl-C was pressed: the results until then count."""
+        """Whether Ctrl-C was pressed. The results until then count."""
         self.postgres = ""
-        """The version of the server, once there is one."""
+        """The version of the server, once it has started."""
 
     def run(
         self, campaign: Campaign, engine: str, *, seed: int, seconds: float, keep: Keep = lambda result: None
     ) -> Result:
-        """Seed after seed until the time is over, at least one; a bad one ends it.
+        """Play one seed after another until the time is over or a seed fails, but at least one.
 
-        `keep` is given what there is so far every minute: a long run should not lose an hour to a crash.
+        `keep` gets the results so far every minute, so that a crash does not lose the results of a long run.
         """
         total, last, start = Outcome(campaign.name), seed - 1, time.monotonic()
         first, not_run, kept = seed, "", start
@@ -106,7 +106,7 @@ class Runner:
         return place(self._root)
 
     def database(self) -> AbstractContextManager[str]:
-        """A database of its own on the one server of this run. Raises Unavailable where there is no server."""
+        """A new database on the server of this run. Raises Unavailable if there is no server."""
         needs("psycopg")
         from standfast_prove.postgres import TemporaryPostgres, fresh_database
 
@@ -135,7 +135,7 @@ def play(campaign: Campaign, directory: Path, *, seed: int, short: bool = False,
 
 
 def wrong(outcome: Outcome) -> str:
-    """What went wrong, in one sentence; "" if nothing did."""
+    """The violation, in one sentence, or ""."""
     if outcome.bad:
         return outcome.bad[0]
     stopped = outcome.seen.get("stopped by the check of the log")
@@ -143,14 +143,14 @@ def wrong(outcome: Outcome) -> str:
 
 
 def missing_extra(error: BaseException) -> str:
-    """Why it could not run, if all that is wrong is a package that is not installed; otherwise ""."""
+    """The reason why it could not run, if only a package is missing; otherwise ""."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in PACKAGES:
         return wanting((error.name or "").partition(".")[0])
     return ""
 
 
 def said_by_a_child(bad: Sequence[str]) -> str:
-    """Why it could not run, if a child of the campaign found that out; otherwise ""."""
+    """The reason why it could not run, if a child of the campaign reported one; otherwise ""."""
     acked = (re.search(rf"^{Unavailable.__module__}\.Unavailable: (.+)", sentence, re.MULTILINE) for sentence in bad)
     return next((match.group(1)[:200] for match in acked if match), "")
 
@@ -160,7 +160,7 @@ def engines(campaign: Campaign, wanted: Sequence[str]) -> list[str]:
 
 
 def _judged(campaign: Campaign, total: Outcome) -> list[str]:
-    """A control that holds shows that its campaign sees nothing."""
+    """Add a violation for a control that did not fail, because then its campaign cannot detect the failure."""
     went_wrong = bool(wrong(total))
     total.count(WENT_WRONG, int(went_wrong))
     return [] if went_wrong else [f"without {campaign.control} it held: this campaign could not have seen anything"]
@@ -176,7 +176,7 @@ def _result(
 
 @contextmanager
 def place(root: Path) -> Iterator[Path]:
-    """An empty directory, in memory where there is some: it is syncs that are counted, not the disk's speed."""
+    """An empty directory, in memory if there is enough. Campaigns count syncs and do not measure the disk."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else root
     with places.kept(str(memory)) as directory:
         yield directory
@@ -184,7 +184,7 @@ def place(root: Path) -> Iterator[Path]:
 
 @contextmanager
 def _moved_in() -> Iterator[Path]:
-    """No campaign may touch the home or the settings of its user."""
+    """Set another home directory: no campaign may touch the home or the settings of its user."""
     before = dict(os.environ)
     places.clear(MEMORY, tempfile.gettempdir())
     with places.kept() as root:

@@ -32,7 +32,7 @@ class PullRequest:
 
 
 class Github:
-    """A remote that keeps its own count: a file that is only appended to."""
+    """A remote that counts its requests in a file, to which it only appends."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "github.log"
@@ -49,7 +49,7 @@ class Github:
 
 
 def gone(sf: Standfast) -> str:
-    """A holder that is known to be dead: our own pid, started at another time."""
+    """A holder that is known to be dead: the pid of this process, with another start time."""
     return str(leases.process(os.getpid(), sf._store.caller.clock)._replace(start="1"))
 
 
@@ -59,7 +59,7 @@ def elsewhere(sf: Standfast) -> str:
 
 
 def orphan(sf: Standfast, effect: str, holder: str | None = None) -> None:
-    """What a crash of its holder leaves behind."""
+    """Leave the effect as a crash of its holder does."""
 
     id = sf.effects.get(effect).id
 
@@ -75,18 +75,18 @@ def outside(function: Callable[[], T]) -> T:
 
 
 def prune(sf: Standfast, effect: str) -> None:
-    """The tombstone of its key, which pruning keeps."""
+    """Prune the effect: only the tombstone of its key remains."""
     id = sf.effects.get(effect).id
     sf._store.write(lambda tx: tx.one(PRUNE, id=id, now_us=tx.now_us()) and None)
 
 
 def told(sf: Standfast, effect: str) -> list[str]:
-    """What the journal says about an effect, without the noun."""
+    """The types of the journal's events about an effect, without the prefix "effect."."""
     events = sf.journal.about(sf.effects.get(effect).id)
     return [event.type.removeprefix("effect.") for event in events]
 
 
 def only(sf: Standfast) -> Effect:
-    """The one effect there is."""
+    """The only effect of the store."""
     (effect,) = sf.effects.list()
     return effect

@@ -33,12 +33,12 @@ SIZES = frozenset(
         "steps",
     )
 )
-"""Arguments of campaigns that say how much is done."""
+"""The arguments of campaigns that set the amount of work."""
 SHORTER = 5
 
 
 def shortened(run: Callable[..., object], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The same arguments with a fifth of everything, at least one; also of what `run` has a default for."""
+    """The same arguments with a fifth of each amount, at least 1. Defaults of `run` are shortened too."""
     named = inspect.signature(run).parameters
     defaults = {name: one.default for name, one in named.items() if one.default is not inspect.Parameter.empty}
     sizes = {name: value for name, value in {**defaults, **arguments}.items() if name in SIZES and value}

@@ -71,7 +71,7 @@ def result(uuid: str, id: str, output: Any, *, failed: bool = False, **more: Any
 
 
 def night(session: str = SESSION, count: int = 1) -> list[dict[str, Any]]:
-    """A conversation at three on a Tuesday: a question, a call, its answer, a word at the end; `count` times."""
+    """A conversation on a Tuesday at 03:00: a question, a call, its answer, a last message; `count` times."""
     records = []
     for n in range(count):
         turn = [

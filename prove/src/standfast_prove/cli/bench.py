@@ -65,9 +65,9 @@ def _measured(out: Out, name: str, plan: Plan) -> list[Table]:
 
 
 def _kept(tables: list[Table]) -> files.Table:
-    """What `docs/internals/evaluation.md` is made of: every ratio and every figure to reach.
+    """The figures for `docs/internals/evaluation.md`: every ratio and every figure with a target.
 
-    A table that has neither, because it compares a store with itself at another size, is kept whole.
+    A table without both, which compares a store with itself at another size, is kept completely.
     """
     rows = [
         {

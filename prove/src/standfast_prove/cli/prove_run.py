@@ -1,4 +1,4 @@
-"""What `standfast prove` does: campaigns, then the seeded bugs, then one small file and a page."""
+"""The steps of `standfast prove`: run the campaigns, then the seeded bugs, then write one small file and a page."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from standfast_prove.runner import Runner, engines
 from standfast_prove.versions import versions
 
 MUTANTS_SHARE = 0.4
-"""Of the time; all of them are tried, however little there is."""
+"""The share of the time for seeded bugs. All of them are tried, even in a short run."""
 
 
 WHOLE_MINUTES = 30
-"""Below this all of them together are short."""
+"""If all campaigns together have less than this time, each is played in its short form."""
 
 
 class Wanted(NamedTuple):
@@ -42,7 +42,9 @@ class Wanted(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Every campaign is played at least once: in few minutes that are short tries."""
+        """Whether to play short tries. Every campaign is played at least once, so a run of a few minutes needs short
+        tries.
+        """
         return self.short or (not self.only and 0 < self.minutes < WHOLE_MINUTES)
 
 
@@ -83,14 +85,14 @@ def report(out: Out, directory: Path) -> None:
 
 
 def prove(out: Out, wanted: Wanted) -> int:
-    """Whether everything held and every mutant was found, as an exit code."""
+    """Run it. Returns the exit code: 0 if every promise held and every mutant was found."""
     _check_names(wanted)
     _check_place(wanted.directory)
     run = _Proof(out, wanted)
     with ExitStack() as stack, _ended_by_a_signal():
         run.play(Runner(stack, say=run.shown.say, short=wanted.is_short))
     if not run.played and not run.bugs:
-        raise KeyboardInterrupt  # before anything could be said about anything
+        raise KeyboardInterrupt  # before any result
     return run.acked()
 
 
@@ -134,7 +136,7 @@ class _Proof:
             result = runner.run(campaign, engine, seed=seed, seconds=campaign.share * share_s, keep=self._keep)
             self.shown.clear()
             if result.seen or result.bad or result.not_run:
-                self.played.append(result)  # before a word is said: an interrupt may come at any moment
+                self.played.append(result)  # before any output, because Ctrl-C may come at any moment
                 _tell(self.out, campaign, result)
             if runner.interrupted:
                 return
@@ -159,7 +161,7 @@ class _Proof:
         return run, self._path
 
     def _keep(self, result: Result) -> None:
-        """In the middle of a campaign: controls are judged at their end."""
+        """Called in the middle of a campaign: write the results so far. Controls are judged only at their end."""
         if not result.control:
             self._written(result)
 
@@ -246,7 +248,7 @@ def _check_names(wanted: Wanted) -> None:
 
 
 def _check_place(directory: Path) -> None:
-    """Check before an hour is spent: the results file can be read, and the directory can be written."""
+    """Check before the run that the result files can be read, and that the directory can be written."""
     import tempfile
 
     try:
@@ -259,7 +261,7 @@ def _check_place(directory: Path) -> None:
 
 
 def _bugs(wanted: Wanted) -> list[str]:
-    """Those that were asked for by name, or by the campaign, resource or model that has to find them."""
+    """The seeded bugs with these names, or those that the named campaign, resource or model has to find."""
     from standfast_prove.mutants import registry
 
     return [
@@ -277,7 +279,7 @@ def _bug_words() -> list[str]:
 
 
 def _words(harness: str) -> list[str]:
-    """ "sweep effects:OnlyPlain" is also asked for as "effects"."""
+    """The names that select a harness: "effects" also selects "sweep effects:OnlyPlain"."""
     kind, _, name = harness.partition(" ")
     return [harness, name.partition(":")[0] or kind]
 
@@ -289,7 +291,7 @@ def _command() -> str:
 
 @contextmanager
 def _ended_by_a_signal() -> Iterator[None]:
-    """SIGTERM ends it like Ctrl-C: it removes children, mounts and servers, and finished runs count."""
+    """SIGTERM ends the run like Ctrl-C: children, mounts and servers are removed, and finished runs count."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

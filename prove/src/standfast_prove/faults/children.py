@@ -267,9 +267,7 @@ class _Server:
             os.dup2(2, 1)  # our stdout carries the protocol with the parent
             os.close(self._gate[1])
             if gate:
-                os.read(
-                    self._gate[0], 1
-                )  # the read returns when the last writer closes the pipe, so all children start together
+                os.read(self._gate[0], 1)  # returns when the last writer closes the pipe: all start together
             function(**arguments)
             code = 0
         except BaseException:  # noqa: BLE001  the parent reads stderr
