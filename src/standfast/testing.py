@@ -110,8 +110,8 @@ def sf_session(sf: standfast.Standfast) -> Iterator[standfast.Session]:
 def unrecorded() -> Iterator[None]:
     """Inside the block, a called effect or step is the plain function: no session, no record.
 
-    The block wins over a session that is open outside or inside it. `s.effect(…)`, `s.step(…)` and `s.tools` name
-    their session and still record.
+    The block ignores an open session, also one that is opened inside it. `s.effect(…)`, `s.step(…)` and `s.tools`
+    name their session and still record.
     """
     token = current.UNRECORDED.set(True)
     try:

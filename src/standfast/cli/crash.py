@@ -96,7 +96,9 @@ def _live(argv: tuple[str, ...], place: Path, kill: int) -> tuple[int, list[str]
     except OSError as error:
         raise InvalidInput(f"{argv[0]}: {error.strerror}", "standfast crash --count FILE -- COMMAND") from None
     except subprocess.TimeoutExpired:
-        raise InvalidInput(f"the command runs longer than {LIFE_MAX_S:.0f} s", "give it less to do") from None
+        raise InvalidInput(
+            f"the command runs longer than {LIFE_MAX_S:.0f} s", "shorten the work of the command"
+        ) from None
     return done.returncode, trace.read_text().split()
 
 

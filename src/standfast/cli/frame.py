@@ -54,11 +54,11 @@ METAVARS = {
 }
 """What the help calls the value of an option, by its name; other texts are TEXT."""
 Wanted = list[Callable[[], click.Parameter]]
-"""The options and arguments of a command, from the first to the last, each as what makes it."""
+"""Functions that create the options and arguments of a command, from the first to the last."""
 
 
 class Refused(click.UsageError):
-    """A command line that cannot be parsed, with the one line to copy instead."""
+    """A command line that cannot be parsed. Its hint is the corrected line."""
 
     def __init__(self, message: str, hint: str, ctx: click.Context | None = None) -> None:
         super().__init__(message, ctx)

@@ -2,7 +2,7 @@
 
 An artifact is a log, a diff or the whole answer of an LLM. Its row has the name, the kind, the size, the digest and the
 retention. The bytes are files beside the database on SQLite (`artifact_files`), rows on PostgreSQL (`artifact_chunks`),
-or objects in S3 (`artifact_objects`). The same bytes are stored once, under any number of names.
+or objects in S3 (`artifact_objects`). Equal bytes are stored once, also if several artifacts have them.
 
 The bytes are durable before the row that names them, and every read compares the digest. So a row with missing or other
 bytes is a fault, which is reported. Bytes without a row are garbage, which `collect` removes once they are a day old.

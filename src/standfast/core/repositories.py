@@ -132,7 +132,7 @@ def _written(tx: Tx, row: Row) -> str:
 
 
 def listed(tx: Tx, label: Label) -> bool:
-    """Whether a list here shows rows with this label. It does in Python what `{here}` does in SQL."""
+    """Whether a list here shows rows with this label. `{here}` is the same condition in SQL."""
     wanted = tx.caller.repository
     return wanted is None or label.outside or id_of(tx, label) == wanted
 

@@ -110,8 +110,8 @@ class Work:
         return min(ready_us, CHECK_EVERY_US if self._going else LOOK_EVERY_US)
 
     def follow(self, *, leads: bool) -> None:
-        """Take over, begin, record ends and cancel. A daemon on standby does this too, for runs that began on this
-        machine."""
+        """Take over runs of dead daemons, begin claimed runs, record the ended ones and cancel. A daemon on standby
+        does this too, for runs that began on this machine."""
         now_us = self._clock.mono_us()
         if self._look_us is None or now_us - self._look_us >= LOOK_EVERY_US:
             self._take_over(leads=leads)

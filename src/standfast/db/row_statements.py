@@ -36,7 +36,7 @@ def insert(table: str, names: Names) -> Statement:
 
 @cache
 def update(table: str, names: Names, key: Names) -> Statement:
-    """Set `names` of the row that the parameters `key_…` name."""
+    """Update the columns `names` of one row. The parameters `key_…` identify the row."""
     sets = ", ".join(f"{name} = :{name}" for name in names)
     where = " AND ".join(f"{name} = :key_{name}" for name in key)
     return statement(f"UPDATE {table} SET {sets} WHERE {where}", name=f"update_{table}")

@@ -34,7 +34,7 @@ FORM = "standfast.text/1"
 HEAD, BASE, IGNORE = "head.json", ".base.json", ".gitignore"
 FILE_MAX_BYTES = 64 << 20
 LISTED_MAX = 200
-"""The most closed tasks in TASKS.md and ended decisions in DECISIONS.md, the newest first."""
+"""TASKS.md lists at most this many closed tasks, and DECISIONS.md as many ended decisions, the newest first."""
 
 
 class TextExport(Model):

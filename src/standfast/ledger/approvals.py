@@ -76,7 +76,7 @@ class Approval(Model):
     answered_us: int | None
     consumed_us: int | None
     attempt: int | None
-    """The effect's attempt that used it last."""
+    """The last attempt of the effect that used this grant."""
     attempts: int | None
     """How many dispatches the question asks for."""
     attempts_used: int | None

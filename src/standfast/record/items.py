@@ -59,7 +59,7 @@ class Found(Model):
 
 
 class Change(NamedTuple):
-    """A value to set, or None to delete the item; with its vectors by field."""
+    """A change of one item: its new value and the vectors of its fields, or None to delete it."""
 
     path: Path
     key: str

@@ -60,7 +60,7 @@ class Knowledge(Model):
     scope: str
     text: str
     agent: str
-    """The agent that it belongs to."""
+    """The agent that has this knowledge."""
     author: str
     """The actor that wrote it."""
     author_kind: str

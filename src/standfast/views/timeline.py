@@ -208,7 +208,7 @@ def _span(tx: Tx, at: Time, window: Duration, start: Time | None, end: Time | No
 
 
 def _still_problems(tx: Tx, rows: list[Row]) -> list[Row]:
-    """The rows without the starts of effects and sessions that are settled."""
+    """Drop start rows of effects and sessions that were settled later."""
     from standfast.views.recovery import unsettled
 
     now = {item.id for item in unsettled(tx) if item.kind in ("effect_in_doubt", "session_crashed")}

@@ -37,9 +37,9 @@ _get_ident = threading.get_ident
 
 
 class Work(Protocol):
-    """The calls that the thread makes to run operations.
+    """The interface through which the writer thread runs operations.
 
-    `GroupCommit` implements them. The thread holds the file lock.
+    `GroupCommit` implements it. The thread holds the file lock.
     """
 
     dead: BaseException | None

@@ -30,7 +30,7 @@ SQL = load(__name__)
 ABSENT = "no daemon fired it"
 """The reason why a due slot has no row."""
 ROWS_MAX = 2_000
-"""After this many rows, one firing stops. The next firing takes the other due loops."""
+"""One call fires at most this many slots. The next call fires the other due loops."""
 
 
 class Plan(NamedTuple):

@@ -42,7 +42,7 @@ from standfast.record.waiting import LOOK_AGAIN_S
 SWEEP_MAX = 200
 UNTIL = ("leased", "read", "done")
 
-# In the resource `list` is a method, so that the types need other names there.
+# Inside the resource class `list` is a method, so annotations there use these names instead of `list[…]`.
 MailList: TypeAlias = "list[Mail]"
 DeliveryList: TypeAlias = "list[Delivery]"
 LetterList: TypeAlias = "list[DeadLetter]"
