@@ -467,6 +467,14 @@ def test_a_table_cuts_no_key_and_no_word(rows: list[tuple[str, list[str]]], widt
     assert printed.count("9k-m4x") == len(rows)
 
 
+def test_a_long_word_does_not_move_the_free_text_of_every_row_below() -> None:
+    """A word is broken if the last free column would not fit beside the keys otherwise."""
+    columns = [Column("who"), Column("what"), Column("id")]
+    rows = [{"who": "w" * 30, "what": "restored from " + "c" * 38, "id": "i" * 12}]
+    head, *_ = render.table(rows, columns, width=80)
+    assert head.split() == ["who", "what", "id"]
+
+
 def test_wide_and_combining_characters_are_measured() -> None:
     assert [render.width_of(text) for text in ("abc", "日本", "e\u0301", "")] == [3, 4, 1, 0]
     assert render.fit("日本語", 4) == "日…"

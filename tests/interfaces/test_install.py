@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import standfast
 from standfast.admin.agents import doctor, hook_entries, install, jsonc, mcp_entries, skills
 from standfast.admin.agents.catalogue import AGENTS, BY_NAME, is_ours
+from standfast.cli import install as install_cli
 from standfast.errors import Conflict, InvalidInput
 from tests.hooks import PROGRAM, environment
 
@@ -423,6 +424,14 @@ def test_a_skill_that_several_agents_read_is_removed_with_the_last_of_them(tmp_p
     told = run(tmp_path, "claude-code", "--no-test")
     assert "claude mcp add" in told.stderr
     assert not (tmp_path / ".claude.json").exists()
+
+
+def test_the_command_that_adds_the_server_installs_its_packages_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default install has no MCP packages, so the server of the printed command would not start."""
+    agent = BY_NAME["claude-code"]
+    assert install_cli._mcp(agent, "standfast") == "claude mcp add --scope user standfast -- standfast mcp"
+    monkeypatch.setattr(install_cli, "find_spec", lambda name: None)
+    assert install_cli._mcp(agent, "standfast").startswith("pip install 'mcp>=2.3,<3' && claude mcp add")
 
 
 def test_a_projects_file_that_others_get_has_to_be_meant(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_the_command_shows_people_a_table_and_programs_a_document(
     assert [entry["subject"] for entry in data["entries"]] == ["lock:deploy"]
     assert run("timeline", "--md").stdout.startswith("## ")
     assert run("timeline", "--at", "whenever").returncode == 2
+    assert run("timeline", "--at", "2001-02-03").stdout.splitlines()[1].startswith("(nothing before ")
     assert "next: standfast timeline --since 1d --all" in run("timeline", "--all", "--at", "2001-02-03").stderr
 
 

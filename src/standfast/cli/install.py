@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from standfast import hints
+from standfast import hints, modules
 from standfast.cli.frame import argument, command, option
 from standfast.cli.open_store import exists, opened
 from standfast.cli.output import Out
@@ -274,11 +275,15 @@ def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> No
 
 
 def _mcp(agent: Agent, program: str) -> str:
-    """The command that adds the MCP server; most agents have a command of their own for it."""
+    """The command that adds the MCP server, after its packages; most agents have a command of their own for it."""
     line = f"{hints.word(program)} mcp"
-    return {
-        "claude-code": f"claude mcp add --scope user standfast -- {line}",
-        "codex": f"codex mcp add standfast -- {line}",
-        "gemini-cli": f"gemini mcp add -s user standfast {line}",
-        "opencode": "standfast install opencode",
-    }[agent.name]
+    packages = "" if find_spec("mcp") else f"{modules.install('mcp')} && "
+    return (
+        packages
+        + {
+            "claude-code": f"claude mcp add --scope user standfast -- {line}",
+            "codex": f"codex mcp add standfast -- {line}",
+            "gemini-cli": f"gemini mcp add -s user standfast {line}",
+            "opencode": "standfast install opencode",
+        }[agent.name]
+    )

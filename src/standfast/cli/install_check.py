@@ -56,7 +56,7 @@ def _hook_problem(settings: Settings, plan: Plan, program: str) -> str:
     from standfast.interchange.hooks import spool
     from standfast.interchange.hooks.record import Hooks
 
-    native = f"install-{os.urandom(6).hex()}"
+    native = f"install-{os.urandom(3).hex()}"
     payload = {"hook_event_name": "InstallCheck", "session_id": native, "cwd": os.getcwd()}
     line = hook_command(program, plan.agent.name)
     try:

@@ -273,8 +273,11 @@ def _layout(
     natural = [max(map(width_of, found)) for found in texts]
     least = [_least(found) if c.free else n for found, c, n in zip(texts, columns, natural, strict=True)]
     beside, below = list(range(len(columns))), list[int]()
-    while len(beside) > 1 and sum(least[n] for n in beside) + len(GAP) * (len(beside) - 1) > total:
+    while len(beside) > 1 and (over := sum(least[n] for n in beside) + len(GAP) * (len(beside) - 1) - total) > 0:
         free = [n for n in beside if columns[n].free]
+        if len(free) == 1 and least[free[0]] - over >= FREE_MIN:  # break long words of the last one, to keep it
+            least[free[0]] -= over
+            break
         gone = (free or beside)[-1]
         beside.remove(gone)
         below.insert(0, gone)

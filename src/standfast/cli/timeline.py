@@ -251,6 +251,9 @@ def _text(out: Out, found: Timeline, now: dict[str, str], whole: bool, problems:
     if not rows:
         yield "no problem was recorded" if problems else "nothing was recorded"
         return
+    if not found.entries:
+        yield from (row["what"] for row in rows)
+        return
     yield from out.table(rows, COLUMNS if whole else COLUMNS[:-1])
 
 

@@ -102,7 +102,7 @@ AGENTS = (
             "SessionEnd",
         ),
         ("PreToolUse", "PostToolUse", "PostToolUseFailure"),
-        restart="sessions that are open now notice it when they are started again",
+        restart="restart the sessions that are open now: they have no hooks yet",
         user_servers=(".claude.json",),
         shared_servers=(".mcp.json",),
         skills=".claude/skills",
