@@ -1,4 +1,4 @@
-"""The table of known actions: every entry is complete, documented, and reads a command line or refuses it."""
+"""The table of known actions: every entry is complete and documented, and parses a command line or refuses it."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ DONE = ["pull a:fix-42", "comment 1 looks good", "issue Follow up", "merge 1", "
 
 
 def test_effects_of_github_and_http_happen_once(sf: standfast.Standfast, outside: Outside) -> None:
-    """002-20: the same program again sends nothing."""
+    """002-20: a second run of the same program sends nothing."""
     work(sf, outside)
     work(sf, outside)
     assert outside.log == DONE
@@ -420,7 +420,7 @@ def test_a_text_is_found_by_its_marker_or_by_its_hash_and_time(
 class PrivateRegistry(BaseHTTPRequestHandler):
     """A registry that answers only to the login me:hunter2, without a token service."""
 
-    def do_GET(self) -> None:  # as http.server calls it
+    def do_GET(self) -> None:  # http.server calls this name
         known = self.headers.get("Authorization") == f"Basic {b64encode(b'me:hunter2').decode()}"
         body = json.dumps({"config": {"digest": "sha256:" + "a" * 64}}).encode()
         self.send_response(200 if known else 401)

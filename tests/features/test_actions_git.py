@@ -23,7 +23,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 
 def asked_around(shop: Repository, line: str, *, words: tuple[str, ...] = ()) -> tuple[Answer, Answer]:
-    """The probe's answers before and after the command is run."""
+    """Run the command. Returns the probe's answers before it and after it."""
     argv = [*line.split(), *words]
     known = table.recognised(argv, str(shop.path))
     assert known is not None, line
@@ -73,7 +73,7 @@ def test_a_later_commit_and_a_forced_push_are_recognised_from_the_state_before(s
 def test_a_push_under_a_newer_commit_arrived_and_an_unrelated_one_is_ambiguous(
     shop: Repository, tmp_path: Path
 ) -> None:
-    """002-15: what the probe cannot decide is unknown."""
+    """002-15: if the probe cannot decide, the outcome is unknown."""
     pushed = shop.commit("two")
     known = table.recognised(["git", "push", "origin", "main"], str(shop.path))
     assert known is not None

@@ -1,4 +1,4 @@
-"""A probe only reads: each action of the table is looked up, and nothing at the outside is different afterwards."""
+"""A probe only reads: each action of the table is probed, and afterwards nothing outside has changed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Scenery(NamedTuple):
         return f"localhost:{self.server.port}"
 
     def outside(self) -> object:
-        """All that a probe could have changed."""
+        """Everything that a probe could have changed."""
         refs = [self.shop("for-each-ref"), self.shop("ls-remote", "origin"), self.shop("status", "--porcelain")]
         files = sorted((str(path), path.read_bytes()) for path in self.shop.path.glob("[!.]*") if path.is_file())
         return json.dumps([refs, self.server.log, self.server.pulls, self.server.issues, self.server.comments]), files

@@ -37,7 +37,7 @@ def test_an_agent_that_works_is_listed_without_registering(engine_url: str, tmp_
     with opened(engine_url, tmp_path) as sf:
         assert sf.agents.list() == []
         sf.tasks.add("a")
-        assert sf.agents.list() == []  # reporting is not taking part
+        assert sf.agents.list() == []  # a report alone does not list an agent
         task = sf.tasks.claim()
         assert task is not None
         (found,) = sf.agents.list()
@@ -160,7 +160,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_crashed_agent_is_shown_at_once_until_another_takes_over(engine_url: str, tmp_path: Path) -> None:
-    """001-64: lists show that the holder crashed; nothing of that is stored."""
+    """001-64: lists derive that the holder crashed, and store nothing."""
     with opened(engine_url, tmp_path, actor="bob") as sf:
         task = sf.tasks.add("a")
         subprocess.run([sys.executable, "-c", DIES, engine_url, str(tmp_path / "data")], env=os.environ)
@@ -185,7 +185,7 @@ def test_an_agent_is_stale_if_it_reports_work_and_was_not_seen_for_an_hour(engin
         assert names(sf.agents.list(stale=True)) == ["ann"]
         sf.tasks.claim()
         assert sf.agents.list(stale=True) == []
-        clock.advance("2h")  # an actor's lease ended by time: no more is known
+        clock.advance("2h")  # an actor's lease ended by time, so its state is unknown
         (ann,) = sf.agents.list(stale=True)
         assert (ann.name, ann.crashed) == ("ann", False)
 

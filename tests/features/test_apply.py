@@ -75,7 +75,7 @@ def test_the_same_key_with_another_specification_is_a_conflict(sf: standfast.Sta
 
 def test_another_key_changes_only_what_differs(sf: standfast.Standfast) -> None:
     first = sf.apply(FLEET, key="k", mode="commit")
-    sf.tasks.edit(first.refs["tasks[1]"] or "", assignee="ann")  # the file says nothing about it
+    sf.tasks.edit(first.refs["tasks[1]"] or "", assignee="ann")  # the file does not mention it
     other = with_(with_(FLEET, "tasks", 0, priority=0, labels=["ops"]), "state", 0, value={"cpu": 3})
     other = with_(with_(other, "loops", 0, timeout="1h"), "tasks", 2, needs=["keys"])
     shown = sf.apply(other)
@@ -162,7 +162,7 @@ def test_preflight_names_each_check_that_fails_and_the_commit_changes_nothing(sf
 
 
 def test_what_only_the_commit_can_see_takes_everything_back(sf: standfast.Standfast) -> None:
-    """A circle through a task of the file and one of the store: refused inside the transaction, and nothing stays."""
+    """A circle through a task of the file and one of the store is refused in the transaction, which is rolled back."""
     old, older = sf.tasks.add("old"), sf.tasks.add("older")
     sf.tasks.need(old.id, older.id)
     before = contents(sf)
@@ -207,7 +207,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 def commit(url: str, data: str, out: str, number: int) -> None:
-    """In a child process: one key that all children share, and one key of its own."""
+    """Apply two keys in a child process: one that all children share, and one of this child."""
     with handle.connect(config.load(url, data_dir=data, scope="here")) as sf:
         refs = sf.apply(FLEET, key="k", mode="commit").refs
         sf.apply(FLEET, key=f"k{number}", mode="commit")

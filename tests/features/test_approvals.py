@@ -39,7 +39,7 @@ def sf(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[standfas
 
 
 def asked(sf: standfast.Standfast, effect: str, **more: Any) -> str:
-    """Ask for it as an effect does; the id of the approval."""
+    """Request an approval as an effect does. Returns its id."""
     with pytest.raises(ApprovalRequired) as caught:
         dispatch(sf, effect, **more)
     return caught.value.approval_id
@@ -437,7 +437,7 @@ def test_a_wait_continues_after_the_waiting_process_died(engine_url: str, tmp_pa
         assert second.communicate(timeout=60)[0] == "granted\n"
 
 
-# -- what a person is shown --------------------------------------------------------------------------
+# -- the question ------------------------------------------------------------------------------------
 
 
 def test_the_question_holds_the_exact_bytes(sf: standfast.Standfast) -> None:

@@ -105,7 +105,7 @@ def test_code_that_no_longer_asks_does_not_get_around_it(sf: standfast.Standfast
 
 
 def test_an_effect_that_was_planned_explicitly_needs_its_approval(sf: standfast.Standfast) -> None:
-    """The split form: plan, ask, dispatch; leaving `approve` out is no way around the request."""
+    """With plan, request and dispatch, a call without `approve` still needs the approval."""
     planned = sf.effects.plan("deploy", {"to": "production"}, key="deploy:1")
     made = sf.approvals.request("deploy:1", why="release day")
     with pytest.raises(ApprovalRequired, match=made.id):

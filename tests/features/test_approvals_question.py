@@ -27,7 +27,7 @@ def refused(call: Any) -> ApprovalRequired:
 
 
 def test_the_question_names_tool_scope_key_attempts_and_action(sf: standfast.Standfast) -> None:
-    """002-25: the stored text is what was hashed, and nothing changes it afterwards."""
+    """002-25: the stored text is the hashed text, and nothing changes it afterwards."""
     asked = refused(lambda: sf.effects.begin("shop.refund", {"cents": 4200}, key="r:1", approve=True, attempts=3))
     question = sf.approvals.pose(asked.approval_id)
     assert question.text is not None

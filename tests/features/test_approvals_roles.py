@@ -1,4 +1,4 @@
-"""The roles that `standfast db roles` makes, on a real PostgreSQL: what an agent that speaks SQL cannot do."""
+"""The roles that `standfast db roles` makes, on a real PostgreSQL: they limit an agent that writes SQL."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_with_the_owners_role_the_same_statements_break_it(pg_database: str, tmp
 
 
 def test_a_dispatch_by_sql_consumes_the_grant(opened: Callable[[str], standfast.Standfast], as_role: AsRole) -> None:
-    """R14: a trigger consumes the grant on any transition to dispatched; setting the effect to failed frees nothing."""
+    """R14: a trigger consumes the grant on any transition to dispatched; a change to failed does not return it."""
     agent, approver = opened("writer"), opened("approver")
     effect = plan(agent)
     id = agent.approvals.request(effect).id
@@ -299,7 +299,7 @@ def test_an_effect_that_sql_dispatched_without_a_time_is_refused_like_any_other(
 def test_a_journal_row_names_the_login_that_wrote_it(
     opened: Callable[[str], standfast.Standfast], as_role: AsRole, pg_database: str
 ) -> None:
-    """R25: an actor is text; `db_user` is the server's word."""
+    """R25: an agent can write any actor, but the server sets `db_user`."""
     agent = opened("writer")
     agent.tasks.add("write it")
     sql(
@@ -684,7 +684,7 @@ def test_a_url_with_our_own_parameters_is_peeked_at(pg_database: str, tmp_path: 
 def test_a_member_of_the_owner_opens_and_migrates_as_the_owner(
     opened: Callable[[str], standfast.Standfast], as_role: AsRole, pg_database: str
 ) -> None:
-    """What a later migration adds belongs to the owner's role, not to the member that ran it."""
+    """New objects of a later migration belong to the owner's role, not to the member that ran it."""
     from standfast.clock import SYSTEM
     from standfast.db.contract import Caller
     from standfast.db.migrations import LATEST, MIGRATIONS

@@ -25,11 +25,11 @@ from standfast.errors import Corrupt, InvalidInput, NotFound, StorageError
 from standfast.ids import is_id
 
 MIB = 1024 * 1024
-BIG = bytes(range(256)) * 4096 * 3 + b"the end"  # three chunks and a piece
+BIG = bytes(range(256)) * 4096 * 3 + b"the end"  # three full chunks and a partial one
 
 
 def chunk_count(sf: standfast.Standfast) -> int:
-    """How many pieces of bytes are stored: files, or rows."""
+    """The number of stored contents: files on SQLite, first chunks on PostgreSQL."""
     root = artifacts.directory(sf._store)
     if root is not None:
         return sum(1 for path in Path(root).rglob("*") if path.is_file() and path.name != "lock")
@@ -37,7 +37,7 @@ def chunk_count(sf: standfast.Standfast) -> int:
 
 
 def damage(sf: standfast.Standfast, artifact: Artifact, how: str) -> None:
-    """Do to stored bytes what disks, people and programs do."""
+    """Damage stored bytes as disks, people and programs do."""
     root = artifacts.directory(sf._store)
     if root is None:
         _damage_rows(sf, artifact, how)
@@ -370,7 +370,7 @@ def test_wrong_bytes_are_found_out_and_never_handed_out(sf: standfast.Standfast,
     assert sf.artifacts.verify() == [fault]
     assert sf.artifacts.verify(good.id) == []
     assert sf.artifacts.get("good") == b"good"
-    if how != "changed":  # a collection does not read, it counts
+    if how != "changed":  # the collector counts references and reads no bytes
         assert sf.artifacts.collect().faults == [fault]
 
 
@@ -403,7 +403,7 @@ def test_a_digest_in_a_row_never_becomes_another_path(on_files: standfast.Standf
             on_files.artifacts.get(made.id)
 
 
-# -- the place ------------------------------------------------------------------------------------------------------
+# -- the directory --------------------------------------------------------------------------------------------------
 
 
 def test_files_and_directories_are_private(on_files: standfast.Standfast, tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_files_and_directories_are_private(on_files: standfast.Standfast, tmp_pa
 
 
 def test_two_stores_in_one_directory_share_no_files(tmp_path: Path) -> None:
-    """Otherwise the collector of one would take the other's bytes for garbage."""
+    """Otherwise the collector of one store would remove the other's bytes."""
     with standfast.open(tmp_path / "a.db", data_dir=tmp_path / "d") as a, standfast.open(tmp_path / "b.db") as b:
         a.artifacts.put(b"x", name="x")
         assert b.artifacts.list() == []
@@ -431,7 +431,7 @@ def test_two_stores_in_one_directory_share_no_files(tmp_path: Path) -> None:
 
 
 def test_the_bytes_are_durable_before_the_row_is(tmp_path: Path) -> None:
-    """Power loss at any moment: what a row names was synced before, under its own name, in a synced directory."""
+    """Before a row is written, its file is synced under its final name, and so is the directory."""
     code = """
 import os, sys
 import standfast
@@ -508,7 +508,7 @@ with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf:
 
 
 def test_two_that_replace_the_same_rows_wait_for_each_other(pg_database: str, tmp_path: Path) -> None:
-    """The second must see what the first has moved there, or it would bring the same chunks again."""
+    """The second process must see the chunks of the first; otherwise it would add the same chunks again."""
     import psycopg
 
     with standfast.open(pg_database, data_dir=tmp_path) as sf, psycopg.connect(pg_database, autocommit=True) as watcher:

@@ -1,4 +1,4 @@
-"""Artifacts that are not wanted any more, and bytes without a reference: what goes, what stays, and when."""
+"""Retention of artifacts, and removal of bytes without a reference."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def on_files(tmp_path: Path) -> Iterator[standfast.Standfast]:
 
 
 def test_scratch_is_removed_after_a_day_and_the_rest_stays(timed: standfast.Standfast, clock: ManualClock) -> None:
-    """002-14: cold bytes have a retention of their own."""
+    """002-14: large bytes have their own retention."""
     timed.artifacts.put(BIG, name="scratch", retention="scratch")
     timed.artifacts.put(b"kept", name="kept")
     timed.artifacts.put(b"both", name="a", retention="scratch")
@@ -211,7 +211,7 @@ def test_the_collector_waits_for_a_put_that_has_not_reached_its_row(
         try:
             putting.start()
             assert at_the_row.wait(30)
-            clock.advance("1000h")  # the clock jumps: by age alone the file would go
+            clock.advance("1000h")  # the clock jumps: the age alone would remove the file
             monkeypatch.setattr(artifact_files, "COLLECTOR_WAIT_S", 0.05)
             with pytest.raises(Busy, match="being put without a pause"):
                 sf.artifacts.collect()
@@ -241,7 +241,7 @@ def test_a_forked_child_does_not_keep_the_collector_out(on_files: standfast.Stan
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
-            os.read(reader, 1)  # continues to run with a copy of every descriptor
+            os.read(reader, 1)  # this child keeps a copy of every descriptor
             os._exit(0)
     try:
         assert on_files.artifacts.collect() == Collected(0, 0, 0, [])

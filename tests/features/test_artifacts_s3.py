@@ -42,7 +42,7 @@ def bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 @pytest.fixture
 def away(sf: standfast.Standfast, bucket: Bucket) -> standfast.Standfast:
-    """A store whose artifacts go to the bucket."""
+    """A store that keeps artifacts in the bucket."""
     sf._store.artifact_bucket = WHERE
     return sf
 
@@ -52,7 +52,7 @@ def named(digest: str) -> str:
 
 
 def test_the_bytes_are_in_the_bucket_and_the_row_has_the_hash(away: standfast.Standfast, bucket: Bucket) -> None:
-    """002-48: an object named by its content; nothing of it beside the store; every read compares the hash."""
+    """002-48: the hash names the object, no copy is beside the store, and every read compares the hash."""
     made = away.artifacts.put(DATA, name="log")
     assert made.uri == f"{WHERE}/{named(made.digest)}"
     assert b"".join(bucket.read(named(made.digest))) == DATA

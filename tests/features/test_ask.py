@@ -19,7 +19,7 @@ from standfast.record.mail import Mail
 
 @pytest.fixture
 def other(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> Iterator[standfast.Standfast]:
-    """Another agent's handle on the store of `sf`."""
+    """A handle of another agent on the same store."""
     with handle.connect(config.load(engine_url, data_dir=tmp_path / "data", actor="reviewer")) as opened:
         yield opened
 
@@ -162,7 +162,7 @@ def test_an_answer_counts_even_if_it_expired_before_the_asker_returned(
 
 
 def test_a_refused_question_raises_with_the_reason(sf: standfast.Standfast, other: standfast.Standfast) -> None:
-    """002-20: a dead letter ends the wait at once."""
+    """002-20: a dead letter ends the wait immediately."""
 
     def refuse() -> None:
         for mail in other.mail.follow("reviewer"):
@@ -273,7 +273,7 @@ def test_a_question_that_waited_for_an_approval_is_answered_as_soon_as_a_person_
 
 @pytest.mark.parametrize("awaited", ["approval", "doubt"])
 def test_waiting_for_a_person_uses_up_no_attempt(engine_url: str, tmp_path: Path, awaited: str) -> None:
-    """000-40: three times as many calls as attempts, and the mail is answered when the person has."""
+    """000-40: after three times as many calls as attempts, the mail is answered once the person has answered."""
 
     @standfast.effect("merge.patient", by=standfast.ALL, approve=True)
     def merge(pr: int) -> str:
@@ -301,7 +301,7 @@ def test_waiting_for_a_person_uses_up_no_attempt(engine_url: str, tmp_path: Path
 
 
 def test_a_denied_approval_is_an_attempt(reviewer: standfast.Standfast) -> None:
-    """000-40: a mail that a person said no to is not tried permanently."""
+    """000-40: a mail whose approval was denied is not retried without limit."""
     sf = reviewer
 
     @standfast.effect("merge.denied", by=standfast.ALL, approve=True)

@@ -1,4 +1,4 @@
-"""What reaches the next LLM: each line names its author and whether a person wrote it; stored text is quoted."""
+"""Text for an LLM: each line names its author and whether a person wrote it; stored text is quoted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opened(url: str, tmp_path: Path, actor: str) -> standfast.Standfast:
     ],
 )
 def test_only_a_name_with_a_terminal_is_a_person(name: str, kind: str) -> None:
-    """R31: without a terminal it may be cron, a script or a server."""
+    """R31: without a terminal the caller may be cron, a script or a server."""
     assert authors.of(name).kind == kind
 
 
@@ -57,7 +57,7 @@ def test_an_agent_cannot_take_the_name_of_a_person(sign: dict[str, str], tmp_pat
 
 
 def written(sf: standfast.Standfast) -> None:
-    """One text in every section of a brief that is not ours."""
+    """Write one foreign text into every section of a brief."""
     sf.decisions.record(EVIL, why=EVIL, standing=True)
     sf.decisions.record(EVIL + "open")
     sf.decisions.done(sf.decisions.record(EVIL + "done").id, EVIL)
@@ -134,7 +134,7 @@ def test_a_task_is_a_persons_only_if_no_other_actor_wrote_part_of_it(engine_url:
 
 
 def test_mail_names_the_actor_that_sent_it(engine_url: str, tmp_path: Path) -> None:
-    """R31: `--from operator` is where an answer goes, not who wrote."""
+    """R31: `--from operator` sets the address for answers, not the author."""
     with opened(engine_url, tmp_path, "claude-code:s1") as sf:
         text = sf.mail.send("bob", "hi", sender="operator (person)", subject='x" by ada').rendered()
     assert text.splitlines()[1].startswith('from "operator (person)", written by claude-code:s1 (agent), a command on ')
@@ -190,7 +190,7 @@ def test_the_hook_gives_an_agent_the_same_brief(engine_url: str, tmp_path: Path)
 
 
 def test_texts_and_names_are_cut_at_200_characters() -> None:
-    """What one row says cannot push the rest out of a brief."""
+    """The text of one row cannot push other rows out of a brief."""
     for length in (200, 201, 5000):
         assert len(json.loads(authors.quoted("x" * length))) == 200
         assert len(authors.name("x" * length).strip('"')) == 200

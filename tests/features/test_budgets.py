@@ -1,4 +1,4 @@
-"""Budgets: nothing is used beyond a limit, a dead holder's hold stays, and a refusal says who holds what."""
+"""Budgets: usage never exceeds a limit, a dead holder's hold stays, and a refusal names the holds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def refused(call: Callable[[], object]) -> Conflict:
 
 
 def test_a_call_reserves_before_and_settles_after(sf: standfast.Standfast) -> None:
-    """000-46: the hold counts until the call has ended; then only what was used."""
+    """000-46: the reserved amount counts until the call ends; then only the used amount counts."""
     made = sf.budgets.set("agent:coder", tokens=10_000)
     assert (made.limit.known, made.left.known, made.action) == ({"tokens": 10_000}, {"tokens": 10_000}, "warn")
     hold = sf.budgets.reserve("agent:coder", tokens=3_000, note="plan")
@@ -103,7 +103,7 @@ def test_each_unit_has_its_limit(sf: standfast.Standfast, unit: str) -> None:
 
 
 def test_an_amount_that_is_limited_must_be_given(sf: standfast.Standfast) -> None:
-    """A price that is not known is not taken for nothing."""
+    """An unknown price does not count as 0."""
     sf.budgets.set("all", usd=20, per="day")
     sf.budgets.set("team", tokens=1_000)
     with pytest.raises(InvalidInput, match="'all' limits money, and no amount is given") as caught:
@@ -114,7 +114,7 @@ def test_an_amount_that_is_limited_must_be_given(sf: standfast.Standfast) -> Non
 
 
 def test_more_than_was_reserved_is_booked_and_stops_the_next(sf: standfast.Standfast) -> None:
-    """000-47: a provider that uses more than was said is not hidden."""
+    """000-47: usage above the reservation is recorded."""
     sf.budgets.set("team", tokens=1_000)
     sf.budgets.settle(sf.budgets.reserve("team", tokens=300), tokens=1_700)
     now = sf.budgets.get("team")
@@ -301,7 +301,7 @@ def test_another_holders_hold_cannot_be_ended(sf: standfast.Standfast, engine_ur
 
 
 def leave_a_hold(url: str, data: str) -> None:
-    """In a child: reserve, call, and die before the usage is known."""
+    """Reserve and call in a child process, which dies before it knows the usage."""
     with standfast.open(url, data_dir=data) as sf:
         sf.budgets.reserve("team", tokens=300, key="call:7")
         os._exit(0)
@@ -420,7 +420,7 @@ def test_a_refusal_inside_a_transaction_leaves_nothing_behind(sf: standfast.Stan
 
 
 def use_up(url: str, data: str, number: int, out: str) -> None:
-    """In a child with four threads: reserve 30, use 10 to 30, until the budget refuses."""
+    """In a child with four threads: reserve 30 and use 10 to 30 until the budget refuses."""
     used: list[int] = []
 
     def work(thread: int) -> None:
@@ -464,7 +464,7 @@ def test_many_processes_at_once_never_use_more_than_the_limit(
 
 
 def test_a_reservation_waits_for_the_one_before_it_and_sees_it(pg_database: str, tmp_path: Path) -> None:
-    """The same without chance, on PostgreSQL: the first is written and not committed when the second asks."""
+    """A deterministic test on PostgreSQL: the first reservation is not yet committed when the second one starts."""
     ends: list[object] = []
     with (
         standfast.open(pg_database, data_dir=tmp_path / "data") as sf,

@@ -197,7 +197,7 @@ def packed(found: Members, **more: Any) -> bytes:
 
 
 def sealed(found: Members) -> Members:
-    """With the right hashes: as a program that knows the form would forge it."""
+    """Compute correct hashes, as a program that knows the format would for a forged bundle."""
     from hashlib import sha256
 
     manifest = json.loads(found["bundle.json"])
@@ -298,7 +298,7 @@ def test_flipped_bytes_are_refused_or_change_nothing(sf: Standfast, sound: Path,
         except standfast.InvalidInput:
             refused += 1
             assert counts(sf) == before
-        else:  # a byte that says nothing, such as the time of a member
+        else:  # a byte without a meaning, such as the time of a member
             assert done.content == right
             before = counts(sf)
     assert refused > 10
@@ -313,11 +313,11 @@ def test_a_key_that_is_used_here_is_a_conflict(sf: Standfast, other: Standfast, 
     assert counts(other) == before
 
 
-# -- what a hostile author could gain ----------------------------------------------------------------------
+# -- hostile authors ---------------------------------------------------------------------------------------
 
 
 def forged(bundle: Path, *changes: tuple[str, Callable[[dict[str, Any]], object]]) -> None:
-    """The first row of each table changed, under the right hashes."""
+    """Change the first row of each table, with correct hashes."""
     for table, change in changes:
         bundle.write_bytes(_row(table, change)(members(bundle)))
 

@@ -59,7 +59,7 @@ def aopened(engine_url: str, tmp_path: Path) -> Callable[[], standfast.AsyncStan
 
 
 def sessions(sf: standfast.Standfast) -> list[tuple[str, str | None]]:
-    """The tool and the session of every effect, the oldest first."""
+    """The tool and the session of every effect, oldest first."""
     keys = {record.id: record.key for record in sf.sessions.list()}
     return [(effect.intent["to"], keys.get(effect.session_id or "")) for effect in reversed(sf.effects.list())]
 
@@ -257,7 +257,7 @@ def test_the_innermost_session_counts(sf: standfast.Standfast) -> None:
 
 
 def test_a_sub_agent_binds_its_effects_and_steps(sf: standfast.Standfast) -> None:
-    """001-27: the work of a sub-agent is its own."""
+    """001-27: effects and steps of a sub-agent belong to the sub-agent."""
     with sf.session("a") as s:
         with s.subagent("reviewer") as reviewer:
             send("ann")
@@ -349,7 +349,7 @@ def test_a_dropped_session_is_no_session(sf: standfast.Standfast) -> None:
         send("ann")
 
 
-# -- blocks that are left elsewhere -----------------------------------------------------------------------
+# -- blocks that end in another task ----------------------------------------------------------------------
 
 
 def test_an_async_generator_that_another_task_closes_leaves_nothing_bound(sf: standfast.Standfast) -> None:
@@ -483,7 +483,7 @@ def test_a_cancelled_call_is_in_doubt(sf: standfast.Standfast) -> None:
 
 
 def test_many_async_steps_that_call_effects_do_not_wait_for_each_other(sf: standfast.Standfast) -> None:
-    """A step holds a thread while its effect needs another: a small pool would never end."""
+    """A step holds a thread while its effect needs another, so a small pool would deadlock."""
 
     @standfast.step
     async def work(n: int) -> str:
@@ -573,7 +573,7 @@ def test_an_effect_inside_a_step_is_allowed(sf: standfast.Standfast) -> None:
 
 
 def test_two_functions_under_one_name_warn_and_a_reload_does_not(tmp_path: Path, monkeypatch: Any) -> None:
-    """001-47: the record of one would answer the calls of the other."""
+    """001-47: calls of one function would return the recorded results of the other."""
     import importlib
     import sys
 

@@ -1,4 +1,4 @@
-"""Messages in the forms of OpenAI and Anthropic, tool calls without a result, and a killed loop of one's own."""
+"""Messages in the formats of OpenAI and Anthropic, tool calls without a result, and a custom loop that is killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SAID: list[tuple[str, Any]] = [
     ("user", "Open them."),
     ("assistant", openai_reply(("call_1", '{"branch": "a"}'), ("call_2", "{broken"), text="Two first.")),
     ("tool", {"call_id": "call_2", "error": "no such branch"}),
-    ("user", [{"type": "text", "text": "And c."}]),  # said while the first call ran
+    ("user", [{"type": "text", "text": "And c."}]),  # written during the first call
     ("tool", {"call_id": "call_1", "result": {"url": "pull/1"}}),
     ("assistant", [THOUGHT, {"type": "text", "text": "Now c."}, USED]),
     ("tool", {"tool_call_id": "toolu_1", "role": "tool", "content": "pull/3"}),
@@ -122,7 +122,7 @@ def test_both_forms_are_those_that_the_providers_publish() -> None:
 
 
 def assert_published(provider: str, sent: list[Any]) -> None:
-    """Nothing is of another type, and nothing is there that the type does not have."""
+    """Assert that each field has the published type, and that no other field exists."""
     from pydantic import TypeAdapter
 
     if provider == "openai":
@@ -225,7 +225,7 @@ def test_any_history_is_one_that_the_providers_accept(history: list[tuple[str, A
         assert "tool_result" not in [one["type"] for one in answered_in["content"][len(used) :]]
 
 
-# -- a loop of one's own ------------------------------------------------------------------------------------------
+# -- a custom loop ------------------------------------------------------------------------------------------------
 
 
 def example() -> Any:
@@ -287,7 +287,7 @@ def test_the_same_loop_without_effects_opens_a_pull_request_twice(
 def test_a_killed_loop_continues_from_its_messages_on_either_engine(
     engine_url: str, tmp_path: Path, point: str
 ) -> None:
-    """002-11, 002-20: as a program of its own, killed once and run again."""
+    """002-11, 002-20: a separate program is killed once and run again."""
     environment = {**os.environ, "STANDFAST_DB_URL": engine_url, "STANDFAST_DATA_DIR": str(tmp_path / "data")}
     command = [sys.executable, str(EXAMPLE)]
 
@@ -301,7 +301,7 @@ def test_a_killed_loop_continues_from_its_messages_on_either_engine(
 
 
 def test_an_awaited_loop_uses_the_same_functions(engine_url: str, tmp_path: Path) -> None:
-    """001-6: they take what `await s.messages()` returns."""
+    """001-6: the functions accept the result of `await s.messages()`."""
 
     async def work() -> list[str]:
         async with standfast.aopen(engine_url, data_dir=tmp_path / "data") as sf, sf.session("talk") as s:
@@ -373,7 +373,7 @@ def test_the_loop_of_the_guide_runs_with_the_client_of_the_provider(
     seen: list[Any] = []
     client = openai_client(seen) if provider == "openai" else anthropic_client(seen)
     names = {"standfast": standfast, "client": client, "TOOLS": {"open_pr": open_pr}, "MODEL": "m", "SCHEMAS": []}
-    for _ in range(2):  # the second run finds that all was done
+    for _ in range(2):  # the second run finds that everything is done
         exec(guide_loop(provider), {**names, "prompt": "Open them."})
     assert opened == ["a", "b"]
     assert [len(messages) for messages in seen] == [1, 3, 5]

@@ -19,7 +19,7 @@ from standfast.errors import InvalidInput, NotFound
 
 @pytest.fixture
 def talk(sf: standfast.Standfast) -> standfast.Standfast:
-    """A session in which thirty things were said."""
+    """A session with thirty messages."""
     with sf.session("talk") as s:
         for n in range(1, 31):
             s.say("user" if n % 2 else "assistant", f"line {n}", key=f"{n}")
@@ -99,7 +99,7 @@ def test_without_a_position_all_messages_so_far_are_folded(talk: standfast.Stand
 
 
 def test_a_node_keeps_its_newest_few(talk: standfast.Standfast) -> None:
-    """002-14: folds have a retention of their own."""
+    """002-14: folds have their own retention."""
     for n in range(1, 31):
         talk.checkpoints.add("talk", n, summary=str(n))
     kept = [found.to_position for found in talk.checkpoints.list(limit=100)]

@@ -1,4 +1,4 @@
-"""Time: as it is, as tests want it, and as people write it."""
+"""Time: the system clock, the manual clock of tests, and times as people write them."""
 
 from __future__ import annotations
 

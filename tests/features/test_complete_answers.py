@@ -1,4 +1,4 @@
-"""What needs a person is shown completely: judged first, truncated afterwards; other scopes are counted."""
+"""Items that need a person are all found before a list is truncated; items of other scopes are counted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_outside_a_repository_everything_is_shown_and_inside_one_the_rest_is_cou
     in_repository(sf, "example.org/other")
     report = sf.recovery.report()
     assert (report.items, report.elsewhere, report.complete) == ([], {"example.org/shop": 1}, True)
-    assert report  # something waits: this is no all-clear
+    assert report  # an item waits, so the answer must not be "nothing to do"
     assert [item.scope for item in sf.recovery.report(everywhere=True).items] == ["example.org/shop"]
     in_repository(sf, None)
     report = sf.recovery.report()
@@ -141,7 +141,7 @@ def test_approvals_of_other_repositories_are_listed_outside_and_counted_inside(t
 def test_a_crashed_session_behind_a_hundred_live_ones_is_shown(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
-    """000-17: what died is reported, however many others are alive. The report reads the oldest first."""
+    """000-17: a crashed session is reported, although there are over a hundred older live sessions."""
     live = [sf.session(f"live-{n}").__enter__() for n in range(recovery.EACH_MAX + 1)]
     with Other(engine_url, tmp_path / "data", "sf.session('gone').__enter__()\nsay('open')\nwait()") as other:
         other.hear("open")
@@ -280,7 +280,7 @@ def test_a_reason_that_no_row_contradicts_is_shown_as_it_was_given(sf: standfast
 
 
 def test_an_effect_that_was_resolved_is_no_reason_to_wait_any_more(engine_url: str, tmp_path: Path) -> None:
-    """002-18: what the session waited for was settled meanwhile."""
+    """002-18: the effect that the session waited for was resolved meanwhile."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
         with pytest.raises(RuntimeError), sf.session("ship") as s:

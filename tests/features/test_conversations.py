@@ -38,7 +38,7 @@ def test_items_are_returned_in_order_and_a_limit_reads_only_the_last(talks: Conv
 def test_more_items_than_the_limit_are_refused_and_leave_no_session(
     sf: standfast.Standfast, talks: Conversations
 ) -> None:
-    """RULES §1: a refusal that is raised after a write takes that write back."""
+    """RULES §1: an error that is raised after a write rolls the write back."""
     with pytest.raises(InvalidInput, match="the limit is"):
         talks.add("a", said("x") * (BATCH_MAX + 1))
     with pytest.raises(NotFound):
@@ -118,7 +118,7 @@ def test_a_fork_shares_the_past_and_neither_changes_the_other(sf: standfast.Stan
 
 
 def test_a_conversation_is_the_session_of_its_key(sf: standfast.Standfast, talks: Conversations) -> None:
-    """Nothing special about it: it can be opened, worked in, listed and shown."""
+    """The session is an ordinary one: it can be opened, continued, listed and shown."""
     talks.add("fix-42", said({"role": "user", "content": "please"}))
     record = sf.sessions.get("fix-42")
     assert (record.state, record.openings, record.crashed) == ("completed", 0, False)
@@ -148,7 +148,7 @@ def test_each_item_is_taken_back_by_one(talks: Conversations) -> None:
 
 
 def crowd(url: str, data: str, number: int, times: int) -> None:
-    """In a child: batches of three, one after the other."""
+    """Append batches of three items in a child process."""
     with standfast.open(url, data_dir=data) as sf:
         for n in range(times):
             Conversations(sf._store).add("shared", said(*([number, n, part] for part in range(3))))
@@ -185,7 +185,7 @@ def test_the_core_needs_no_framework() -> None:
     [("openai_agents", "agents", "openai-agents"), ("pydantic_ai", "pydantic_ai", "pydantic-ai")],
 )
 def test_a_missing_extra_names_the_pip_command(module: str, package: str, extra: str) -> None:
-    """The exact command."""
+    """The message has the exact command."""
     import subprocess
 
     code = f"import sys\nsys.modules[{package!r}] = None\nimport standfast.adapters.{module}"

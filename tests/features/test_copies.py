@@ -1,4 +1,4 @@
-"""Copies: taken, verified, tested and restored, from both engines; and what becomes of damaged ones."""
+"""Copies of both engines are taken, verified, tested and restored; damaged copies are detected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def place_of(copy: Copy) -> Directory:
 
 
 def silent(doing: str, done: int, total: int) -> None:
-    """No progress."""
+    """Print no progress."""
 
 
 def restored(copy: Copy, to: Path) -> standfast.Standfast:
@@ -49,7 +49,7 @@ def restored(copy: Copy, to: Path) -> standfast.Standfast:
 
 
 def rows_of(sf: standfast.Standfast, seq: int) -> dict[str, list[bytes]]:
-    """Every row that goes into a copy, as its line; of the journal the rows up to `seq`."""
+    """The line of every row in a copy; of the journal only the rows up to `seq`."""
     found = {}
     for table in tables.tables():
         if not table.carried or table.name in ("meta", "copy"):
@@ -160,7 +160,7 @@ def test_only_the_owner_can_read_the_files_of_a_copy(sf: standfast.Standfast, co
 
 
 def test_artifacts_are_stored_once_for_all_copies(sf: standfast.Standfast, copies: Path) -> None:
-    """002-48: by content."""
+    """002-48: the content's hash names the file."""
     sf.artifacts.put(b"x" * 1000, name="log")
     sf.backup()
     written = {path: path.stat().st_mtime_ns for path in copies.rglob("artifacts/*/*")}
@@ -170,7 +170,7 @@ def test_artifacts_are_stored_once_for_all_copies(sf: standfast.Standfast, copie
 
 
 def test_a_damaged_artifact_of_the_store_is_named_and_the_rest_is_copied(tmp_path: Path) -> None:
-    """001-54: a store that is not whole is worth a copy too."""
+    """001-54: a copy of a damaged store is useful too."""
     with standfast.open(data_dir=tmp_path) as sf:
         kept = sf.artifacts.put(b"x" * 1000, name="log")
         sf.artifacts.put(b"y" * 1000, name="other")
@@ -183,7 +183,7 @@ def test_a_damaged_artifact_of_the_store_is_named_and_the_rest_is_copied(tmp_pat
 
 
 def test_what_the_store_knows_of_its_copies_is_in_the_journal(sf: standfast.Standfast) -> None:
-    """000-30: taken, verified, tested, forgotten."""
+    """000-30: the journal has events for taken, verified, tested and forgotten copies."""
     first, second = sf.backup(), sf.backup()
     sf.copies.test(second.id)
     sf.copies.forget(sf.copies.plan([first.id]))
@@ -240,7 +240,7 @@ def repacked(copy: Copy, scratch: Path, text: str) -> None:
     else:
         path = scratch / "raw.db"
         path.write_bytes(raw)
-        Vandal(str(path)).run(text)  # closing it moves the log into the file
+        Vandal(str(path)).run(text)  # closing the database moves the WAL into the file
         raw = path.read_bytes()
     file = packing.packed([raw], str(scratch / "file"), manifest.file.name)
     place.put(manifest.file.name, str(scratch / "file"))
@@ -308,7 +308,7 @@ def test_a_damaged_or_newer_manifest_is_one_damaged_copy(sf: standfast.Standfast
 
 
 def test_names_in_a_manifest_lead_nowhere_else(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-54: nothing in a place is trusted as a path."""
+    """001-54: no name in a manifest is trusted as a path."""
     copy = sf.backup()
     found = read(place_of(copy), copy.id)
     file = Path(copy.place) / f"{copy.id}.json"

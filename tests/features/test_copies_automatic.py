@@ -113,7 +113,7 @@ def test_a_copy_that_fails_is_reported_once_and_tried_again(tmp_path: Path, monk
 
 
 def test_a_copy_is_taken_before_a_migration_and_not_of_a_fresh_store(engine_url: str, tmp_path: Path) -> None:
-    """002-19, 003-36: the copy has the schema of before; it is taken while the migrating process has the lock."""
+    """002-19, 003-36: the copy has the old schema; it is taken while the migrating process holds the lock."""
     asked: list[tuple[int, int]] = []
     place = Directory(str(tmp_path / "copies"))
 
@@ -164,7 +164,7 @@ def test_a_reset_takes_a_copy_first(home: Path) -> None:
 
 
 def test_a_copy_is_taken_before_each_destructive_command(home: Path, engine_url: str) -> None:
-    """RULES 12: restore --here, backup forget, db move. The copy has what the store had, and restores."""
+    """RULES 12: restore --here, backup forget, db move. The copy has every row of the store, and can be restored."""
     url = engine_url if "://" in engine_url else str(home / "store" / "standfast.db")
 
     def go(*words: str) -> Any:
@@ -201,7 +201,7 @@ def test_a_copy_is_taken_before_each_destructive_command(home: Path, engine_url:
     assert before("db move") == ["five", "four", "one", "three"]
 
 
-# -- what people see ------------------------------------------------------------------------------------------------
+# -- status, doctor and where ---------------------------------------------------------------------------------------
 
 
 def test_doctor_and_status_warn_when_the_last_verified_copy_is_old(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_doctor_and_status_warn_when_the_last_verified_copy_is_old(tmp_path: Pat
 
 
 def test_where_prints_store_copies_spool_and_configuration_with_sizes(tmp_path: Path) -> None:
-    """000-3, 001-30: and connects to nothing."""
+    """000-3, 001-30: the command connects to no server."""
     from tests.interfaces.test_cli import run
 
     assert run("task", "add", "one", home=tmp_path).returncode == 0

@@ -1,4 +1,4 @@
-"""How much a store holds, as `standfast` alone shows it: on both engines."""
+"""The counts that `standfast` without arguments shows, on both engines."""
 
 from __future__ import annotations
 

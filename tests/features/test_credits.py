@@ -280,7 +280,7 @@ EVENTS = [
 
 
 def replay(url: str, data: str, number: int, times: int) -> None:
-    """In a child: every event several times, in an order of its own; refunds whenever they can be."""
+    """In a child process: replay every event several times in a random order, with refunds when possible."""
     chance = random.Random(number)
     with standfast.open(url, data_dir=data) as sf:
         for _ in range(times):
@@ -310,7 +310,7 @@ def test_any_events_replayed_in_any_interleaving_give_one_balance(
 
 
 def grab(url: str, data: str, number: int, out: str) -> None:
-    """In a child: spend what there is, one at a time, until there is no more."""
+    """In a child process: spend one credit at a time until none is left."""
     won = 0
     with standfast.open(url, data_dir=data) as sf:
         for n in range(1000):
@@ -336,7 +336,7 @@ def test_spends_at_once_cannot_have_the_last_credit_twice(nursery: Nursery, engi
 
 
 def test_a_spend_waits_for_the_one_before_it_and_sees_it(pg_database: str, tmp_path: Path) -> None:
-    """The same without chance: the first is written and not committed when the second asks."""
+    """A deterministic test: the first spend is not yet committed when the second one starts."""
     ends: list[object] = []
     with (
         standfast.open(pg_database, data_dir=tmp_path / "data") as sf,

@@ -97,7 +97,7 @@ def test_pages_by_scope_and_kind_the_newest_first(sf: standfast.Standfast) -> No
 
 
 def test_no_reason_hinders_a_burial(sf: standfast.Standfast) -> None:
-    """What a handler died of may be any text: it is cut and cleaned, never refused."""
+    """The reason may be any text: it is truncated and cleaned, never refused."""
     for reason in ("", "x" * 10_000, "a\x00b\x1b[2J\ud800", "line\nline"):
         letter = bury(sf, new_id("whk"), reason=reason)
         assert 0 < len(letter.reason) <= dead_letters.REASON_MAX

@@ -1,4 +1,4 @@
-"""Decisions: written before acting, one however often it is reached, found again by the next process."""
+"""Decisions: written before acting, once for any number of runs, and found again by the next process."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_removed_digest_is_named(sf: Standfast, vandal: Vandal) -> None:
 
 
 def test_receipts_without_a_salt_stay_valid(sf: Standfast, vandal: Vandal) -> None:
-    """Rows of before have `h1:` hashes."""
+    """Rows of older versions have `h1:` hashes."""
     seq = seqs(sf)[2]
     vandal.run(f"UPDATE event SET salt = NULL WHERE seq = {seq}")
     row: Any = sf.read(lambda tx: tx.one(journal.SQL.by_seq, seq=seq))
@@ -113,7 +113,7 @@ def test_receipts_without_a_salt_stay_valid(sf: Standfast, vandal: Vandal) -> No
 
 
 def test_two_equal_rows_have_different_hashes(sf: Standfast) -> None:
-    """What an erased row leaves behind confirms no guess."""
+    """The digest of an erased row cannot confirm a guess of its content."""
     first, second = (sf.state.set("k", 1).receipt for _ in range(2))
     assert isinstance(first, Receipt)
     assert isinstance(second, Receipt)

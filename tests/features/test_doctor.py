@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A healthy store with something in it, closed."""
+    """A healthy closed store with some rows."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("STANDFAST_DB_URL", raising=False)
@@ -115,7 +115,7 @@ def test_a_missing_store_is_no_error_and_is_not_made(store: Path, monkeypatch: p
 
 @pytest.fixture
 def held_lock(store: Path) -> Iterator[int]:
-    """Another process that holds the lock and does not let go."""
+    """Another process that keeps the lock."""
     code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, f"{store}.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -135,7 +135,7 @@ def test_a_lock_that_is_never_given_back_is_named(store: Path, held_lock: int, m
     assert found["lock"].state == "error"
     if sys.platform == "linux":
         assert f"process {held_lock} has held the lock" in found["lock"].text
-    assert "integrity" not in found  # nothing else is guessed at
+    assert "integrity" not in found  # doctor does not guess any other cause
 
 
 def test_something_else_where_the_lock_should_be_is_named(store: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_damaged_file_is_reported_as_corrupt_and_not_changed(store: Path) -> N
 
 
 def checkpoint(store: Path) -> None:
-    """Everything into the database file: what follows damages that file."""
+    """Move all rows into the database file, which the test then damages."""
     code = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()"
     subprocess.run([sys.executable, "-c", code, str(store)], check=True)
 
@@ -282,7 +282,7 @@ def test_a_guard_that_refuses_nothing_is_replaced(store: Path) -> None:
 
 
 def damage(url: str, script: str) -> None:
-    """As another program could: stock sqlite3, or psql."""
+    """Run statements as another program could: with stock sqlite3 or psql."""
     if not url.startswith("postgres"):
         done = stock_sqlite(Path(url), script)
         assert done.returncode == 0, done.stderr
@@ -296,7 +296,7 @@ def damage(url: str, script: str) -> None:
 
 @pytest.fixture
 def either(engine_url: str, store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store on each engine, closed."""
+    """A closed store on each engine."""
     monkeypatch.setenv("STANDFAST_DB_URL", engine_url)
     write_something()
     return engine_url

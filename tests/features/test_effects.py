@@ -25,7 +25,7 @@ from tests.others import Other
 
 
 class Boom(Exception):
-    """What foreign code raises."""
+    """An exception of foreign code."""
 
 
 def boom(call: standfast.Call) -> None:
@@ -50,7 +50,7 @@ def timed(engine_url: str, tmp_path: Path, clock: ManualClock) -> Any:
 
 
 def declared(github: Github, **options: Any) -> Any:
-    """The example of the documentation, on our own remote."""
+    """The example of the documentation, with a remote of the test."""
 
     @standfast.effect("github.open_pr", by=("repo", "branch"), **options)
     def open_pr(repo: str, branch: str, title: str, body: str = "") -> PullRequest:
@@ -161,7 +161,7 @@ def test_plain_is_the_plain_function(github: Github) -> None:
 def test_an_llm_that_words_the_body_differently_after_a_crash_sends_one_request(
     sf: standfast.Standfast, github: Github
 ) -> None:
-    """Prose is no identity. The difference is journalled."""
+    """The body text is not part of the effect's identity. The journal records the difference."""
     open_pr = declared(github)
     with sf.session("fix-42"):
         open_pr(repo="a/b", branch="fix-42", title="Fix the parser", body="One way to say it.")
@@ -180,7 +180,7 @@ def test_push_fix_push_is_two_pushes(sf: standfast.Standfast, github: Github) ->
     def push(branch: str, head: str, message: str) -> int:
         return github.post(f"{branch} {head}").number
 
-    for _ in range(2):  # the second time from the top, after a crash somewhere behind
+    for _ in range(2):  # the second run from the beginning, after a later crash
         with sf.session("fix-42"):
             assert push(branch="fix", head="aaa", message="first") == 1
             assert push(branch="fix", head="bbb", message="second") == 2
@@ -463,7 +463,7 @@ def test_a_late_writer_with_an_old_attempt_is_refused_and_its_result_discarded(s
     """A paused process wakes up after another process has taken its effect over."""
 
     def asleep(call: standfast.Call) -> str:
-        one_at_a_time._under_way.clear()  # what sleeps is another process
+        one_at_a_time._under_way.clear()  # another process sleeps
         orphan(sf, "k")
         outside(taken_over)
         return "too late"
@@ -490,7 +490,7 @@ def begun(sf: standfast.Standfast, *, holder: str | None = None) -> str:
 
 
 def pay(s: Any, answers: list[Any], **options: Any) -> Any:
-    """The next call; what the probe answers is given."""
+    """The next call, with a given answer of the probe."""
 
     def probe(call: standfast.Call) -> Any:
         answers.append(("probed", call.attempt, call.intent["text"]))
@@ -550,7 +550,7 @@ def test_a_probe_that_answers_anything_else_is_named(sf: standfast.Standfast) ->
 
 
 def test_idempotent_sends_the_first_arguments_again_with_the_same_key(sf: standfast.Standfast) -> None:
-    """001-37: or where it is declared safe to repeat."""
+    """001-37: an effect that is declared safe to repeat is sent again."""
     id = begun(sf)
     keys = [sf.effects.get(id).key]
     with sf.session("a") as s:
@@ -644,13 +644,13 @@ def test_an_interrupted_call_of_this_very_process_is_in_doubt_for_its_next_call(
             with pytest.raises(Boom) as caught:
                 s.effect("pay", do=boom)
         assert any("the disk is full" in note for note in caught.value.__notes__)
-        assert only(sf).in_doubt  # to other processes it looks alive
+        assert only(sf).in_doubt  # other processes see its holder as alive
         with pytest.raises(standfast.EffectInDoubt, match="interrupted"):
             s.effect("pay", do=lambda call: 1)
         assert only(sf).in_doubt
 
 
-# -- what no call continues from -----------------------------------------------------------------------------
+# -- refused calls -------------------------------------------------------------------------------------------
 
 
 def test_a_pruned_result_is_not_done_again(sf: standfast.Standfast) -> None:
@@ -725,7 +725,7 @@ def test_only_what_was_done_can_be_compensated(sf: standfast.Standfast, github: 
         sf.effects.compensate("k", declared(github))
 
 
-# -- a person's yes ----------------------------------------------------------------------------------------
+# -- approvals ---------------------------------------------------------------------------------------------
 
 
 def test_an_effect_that_needs_approval_waits_for_it_and_acts_once(sf: standfast.Standfast, github: Github) -> None:
@@ -813,7 +813,7 @@ def test_an_async_function_in_a_synchronous_session_is_refused_by_name_and_nothi
         assert sf.effects.list() == []
         with pytest.raises(standfast.InvalidInput, match="is async"):
             s.effect("t", do=lambda call: do(call=call))
-        assert only(sf).state == "failed"  # it never ran, and that is known
+        assert only(sf).state == "failed"  # it is known that the tool never ran
 
 
 async def _async_story(url: str, data: Path, github: Github) -> None:
@@ -916,7 +916,7 @@ def test_an_actor_holds_what_it_began_until_its_time_is_up(engine_url: str, tmp_
         assert bert.effects.get("d").in_doubt
         with pytest.raises(standfast.EffectInDoubt, match="its lease ran out"):
             bert.effects.begin("deploy", key="d")
-        assert anna.effects.done("d", 1).result == 1  # late, and yet the first to know
+        assert anna.effects.done("d", 1).result == 1  # a late answer, but the first one
 
 
 def test_a_probe_of_one_attempt_does_not_settle_the_next(sf: standfast.Standfast) -> None:
