@@ -38,7 +38,7 @@ def timed(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[stand
 
 
 def test_by_is_required_and_all_means_all_arguments(sf: standfast.Standfast) -> None:
-    """002-10: without `by` a model's prose would be part of the identity, unnoticed."""
+    """002-10: without `by`, text of the LLM would silently be part of the identity."""
     undeclared: Any = standfast.effect
     with pytest.raises(standfast.InvalidInput, match="by is missing"):
         undeclared("push")
@@ -115,7 +115,7 @@ def test_a_declaration_that_has_ended_leaves_the_one_before_it() -> None:
 
 
 def test_find_that_returns_none_means_that_it_did_not_happen(timed: standfast.Standfast) -> None:
-    """000-22: "not there" counts after `settle`, and this call sends it."""
+    """000-22: a negative answer counts after `settle`, and then this call sends the effect."""
     sent: list[str] = []
     asked: list[int] = []
     open_pr = lost_after(lambda repo: asked.append(1), sent)
@@ -219,7 +219,7 @@ def test_a_find_that_cannot_work_is_refused_at_the_declaration() -> None:
 
 
 def test_another_call_of_the_session_asks_the_find_of_the_effect_in_doubt(sf: standfast.Standfast) -> None:
-    """RULES 4, stopped session: what can be found is settled before the next effect is sent."""
+    """RULES 4, stopped session: `find` resolves the doubt before the next effect is sent."""
     sent: list[str] = []
     open_pr = lost_after(lambda: PullRequest(7, "found"), sent)
     with sf.session("a"):
@@ -234,7 +234,7 @@ def test_another_call_of_the_session_asks_the_find_of_the_effect_in_doubt(sf: st
 
 
 def test_a_left_out_parameter_reaches_the_function_and_is_not_recorded(sf: standfast.Standfast) -> None:
-    """002-10: a client has no plain form, and is no part of the intent."""
+    """002-10: a client object cannot be JSON, and is no part of the intent."""
     clients: list[object] = []
 
     @standfast.effect("pay", by=standfast.ALL, leave_out=("client",))
@@ -294,7 +294,7 @@ def test_the_context_of_a_framework_is_left_out_automatically(sf: standfast.Stan
 def test_the_context_of_other_frameworks_is_left_out_too(
     sf: standfast.Standfast, requirement: str, module: str, name: str
 ) -> None:
-    """002-20: the framework passes it, and it has no plain form."""
+    """002-20: the framework passes this parameter, which cannot be JSON."""
     import importlib
 
     frameworks.importable(requirement)
@@ -404,7 +404,7 @@ def test_a_denied_request_is_not_waited_for(sf: standfast.Standfast) -> None:
 
 
 def test_a_request_takes_its_reason_from_the_enclosing_decision(sf: standfast.Standfast) -> None:
-    """002-20: the approver reads why."""
+    """002-20: the approver reads the decision's reason."""
 
     @standfast.effect("refund", by=("order",), approve=True)
     def refund(order: str) -> str:

@@ -123,7 +123,7 @@ def test_another_scope_is_independent(
 def test_the_same_effect_of_another_repository_names_it_the_account_and_the_way_out(
     engine_url: str, tmp_path: Path, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-21, 000-36: a colleague's doubt does not stop my effect without saying whose it is."""
+    """000-21, 000-36: the error names the session, repository and author of the effect in doubt, and the way out."""
     pay = charge(sent)
     for name, actor, origin in (("shop", "ann@laptop", places.ORIGIN), ("other", "bob@desk", places.OTHER_ORIGIN)):
         monkeypatch.chdir(places.repository(tmp_path / name, origin))
@@ -143,7 +143,7 @@ def test_the_same_effect_of_another_repository_names_it_the_account_and_the_way_
 
 
 def test_per_store_makes_tool_and_by_one_effect_in_every_session(sf: standfast.Standfast, sent: list[str]) -> None:
-    """000-21: for charges and deployments: the session is no part of the identity."""
+    """000-21: for charges and deployments, the session is no part of the effect's identity."""
     pay = charge(sent, per="store")
     for key in ("a", "b"):
         with sf.session(key):

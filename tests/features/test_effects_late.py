@@ -1,4 +1,4 @@
-"""Late endings: an attempt that was taken over changes nothing, however it ends. On both engines."""
+"""Late results: an attempt that was taken over changes no row, however it ends. On both engines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def row_of(sf: standfast.Standfast, key: str = "k") -> Row:
 
 
 def taken_over(sf: standfast.Standfast) -> Row:
-    """Attempt 1 was lost, attempt 2 is under way; the row that attempt 1 still has in its hands."""
+    """Attempt 1 was lost and attempt 2 is in flight. Returns the row that attempt 1 still has."""
     sf.effects.begin("pay", key="k", idempotent=True)
     first = row_of(sf)
     orphan(sf, "k")
@@ -68,7 +68,7 @@ def test_a_function_that_returns_late_with_an_error_changes_nothing(sf: standfas
     """test-gaps 2, 3: attempt 1 sleeps, 2 is dispatched, 1 raises: LeaseLost, and 2 is still dispatched."""
 
     def asleep(call: standfast.Call) -> None:
-        one_at_a_time._under_way.clear()  # what sleeps is another process
+        one_at_a_time._under_way.clear()  # another process sleeps
         orphan(sf, "k")
         outside(lambda: sf.effects.begin("pay", key="k", idempotent=True))
         raise error
@@ -126,7 +126,7 @@ def superseded(sf: standfast.Standfast) -> None:
 def test_dispatch_accepts_only_planned_or_failed_effects(
     sf: standfast.Standfast, state: Callable[[standfast.Standfast], None]
 ) -> None:
-    """test-gaps 4: from any other state it would be sent twice."""
+    """test-gaps 4: a dispatch from any other state would send the effect twice."""
     state(sf)
     before = row_of(sf)
     with pytest.raises(standfast.IllegalTransition, match="only a planned or failed effect can be"):

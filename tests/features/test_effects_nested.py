@@ -71,7 +71,7 @@ def test_a_body_that_sends_and_then_nests_is_not_sent_again(sf: standfast.Standf
 
 @pytest.mark.parametrize("kind", ["effect", "approval", "step", "ask"])
 def test_only_the_outer_effect_waits_for_a_person(sf: standfast.Standfast, kind: str) -> None:
-    """000-19: nothing of the nested call stays, and the error names both ways out."""
+    """000-19: no row of the nested call is stored, and the error names both solutions."""
     with pytest.raises(standfast.InvalidInput) as error, sf.session("a") as s:
         s.effect("outer", do=lambda call: INNER[kind](sf, s))
     refused(error)
@@ -91,7 +91,7 @@ def test_only_the_outer_effect_waits_for_a_person(sf: standfast.Standfast, kind:
 
 
 def test_an_approval_of_the_outer_effect_leaves_nothing_in_doubt(sf: standfast.Standfast) -> None:
-    """000-19: asked before its function runs, and denied or not answered, it was never dispatched."""
+    """000-19: the approval is requested before the function runs; if it is denied, nothing was dispatched."""
     sent: list[int] = []
 
     def outer(call: standfast.Call) -> None:

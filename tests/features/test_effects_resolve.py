@@ -251,7 +251,7 @@ def doubt_of(place: Callable[[], standfast.Standfast]) -> str:
 
 
 def test_applied_and_not_applied_together_are_refused(run: Any, place: Any) -> None:
-    """R18: the last flag decided, and an effect that had happened was sent again."""
+    """R18: otherwise the last flag would decide, and an effect that happened would be sent again."""
     id = doubt_of(place)
     done = run("effect", "resolve", id[-6:], "--applied", "--not-applied", "--evidence", "seen")
     assert done.returncode == 2
@@ -261,7 +261,7 @@ def test_applied_and_not_applied_together_are_refused(run: Any, place: Any) -> N
 
 
 def test_the_command_that_status_prints_works_when_it_is_pasted(run: Any, place: Any) -> None:
-    """000-18, R18: as it is printed, in a shell; the program gets a result that fits."""
+    """000-18, R18: the printed command runs in a shell, and the program gets a result of its type."""
     doubt_of(place)
     (printed,) = [line for line in run("status").stdout.splitlines() if "effect resolve" in line]
     words = shlex.split(printed)

@@ -1,4 +1,4 @@
-"""`settle`: a probe's "not there" counts only that long after the last attempt could send. On both engines."""
+"""`settle`: a probe's negative answer counts only this long after the last attempt could send. On both engines."""
 
 from __future__ import annotations
 

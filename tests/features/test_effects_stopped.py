@@ -1,4 +1,4 @@
-"""A stopped session: while one of its effects is in doubt, no new effect of it is sent. On both engines."""
+"""A stopped session sends no new effect while one of its effects is in doubt. On both engines."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_ctrl_c_while_the_end_is_recorded_stops_the_session_too(
 
 
 def test_recorded_results_steps_and_messages_work_in_a_stopped_session(sf: standfast.Standfast, world: World) -> None:
-    """000-20: only what would be sent is stopped."""
+    """000-20: only new effects are stopped."""
     with sf.session("fix-42") as s:
         s.effect("post", {"what": "before"}, do=world.post)
         lose(s, world)
@@ -374,7 +374,7 @@ def test_proceed_passes_over_the_doubts_there_are_and_is_journalled(sf: standfas
     (event,) = [event for event in sf.journal.about(doubt.id) if event.type == "effect.proceeded"]
     assert "the customer was called" in (event.summary or "")
     assert sf.sessions.get("fix-42").state == "completed"
-    with sf.session("fix-42") as s:  # in later openings too
+    with sf.session("fix-42") as s:  # this also holds in later openings
         assert s.effect("post", {"what": "c"}, do=world.post) == "sent c"
         assert s.proceed() == ()
 
@@ -387,7 +387,7 @@ def test_proceed_is_for_one_doubt_and_a_later_one_stops_again(sf: standfast.Stan
         with pytest.raises(standfast.EffectInDoubt, match="post what=b"):
             s.effect("post", {"what": "c"}, do=world.post)
         s.proceed()
-        with pytest.raises(Lost):  # another attempt of the first, in doubt again
+        with pytest.raises(Lost):  # another attempt of the first effect is in doubt again
             s.effect("post", {"what": "a"}, do=world.lose, idempotent=True)
         with pytest.raises(standfast.EffectInDoubt, match="post what=a"):
             s.effect("post", {"what": "c"}, do=world.post)
@@ -432,7 +432,7 @@ def test_proceed_in_a_session_that_was_taken_is_refused(sf: standfast.Standfast,
 
 
 def test_a_swallowed_error_leaves_the_session_waiting_with_its_reason(sf: standfast.Standfast, world: World) -> None:
-    """000-36: the block was left without an exception, and yet a person has to look."""
+    """000-36: the block ended without an exception, but a person has to resolve the doubt."""
     with sf.session("fix-42") as s:
         lose(s, world)
     left = sf.sessions.get("fix-42")

@@ -1,4 +1,4 @@
-"""Events: streams of the caller's own on the journal, never changed."""
+"""Events: the caller's own streams in the journal. No event is ever changed."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_every_type_we_write_is_reserved() -> None:
 
 
 def _calls(text: str) -> str:
-    """The beginnings of the calls that write into the journal."""
+    """The first lines of the calls that write into the journal."""
     return "\n".join(re.findall(r"journal\.append\(\s*tx,\s*[^,]+", text))
 
 
@@ -388,13 +388,13 @@ def test_committing_nothing_changes_nothing(sf: standfast.Standfast, stream: str
     assert (stands.name, stands.version, stands.behind) == ("c", 0, 0 if stream else None)
     assert sf.events.consumers() == []
     sf.events.append("orders", "placed", 0)
-    assert sf.events.commit(nothing).version == 0  # what came since is not passed over
+    assert sf.events.commit(nothing).version == 0  # later events are not skipped
     assert [event.data for event in sf.events.consume("c", stream)] == [0]
     at_the_end = sf.events.poll("c", stream)
     assert sf.events.commit(at_the_end).cursor == at_the_end.cursor == sf.events.consumers()[0].cursor
     sf.events.forget("c", stream)
     with pytest.raises(NotFound):
-        sf.events.commit(at_the_end)  # it had a place, which was removed since
+        sf.events.commit(at_the_end)  # the consumer's cursor was removed
 
 
 def test_leaving_the_loop_leaves_the_last_one_uncommitted(sf: standfast.Standfast) -> None:
@@ -433,7 +433,7 @@ def test_a_consumer_skips_events_that_it_does_not_want(sf: standfast.Standfast) 
         batch = sf.events.poll("c", stream, type="placed", limit=4)
         assert [event.data for event in batch.events] == [0, 10, 20, 30]
         assert [event.data for event in sf.events.consume("c", stream, type="placed")] == list(range(0, 95, 10))
-        assert not sf.events.poll("c", stream).moved  # the end of the noise is behind it too
+        assert not sf.events.poll("c", stream).moved  # the cursor is past the last noise too
 
 
 def test_a_cursor_can_be_moved_and_deleted(sf: standfast.Standfast) -> None:

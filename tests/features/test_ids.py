@@ -1,4 +1,4 @@
-"""Ids: sortable, unmistakable, never twice."""
+"""Ids are sortable, unambiguous and unique."""
 
 from __future__ import annotations
 

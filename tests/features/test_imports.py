@@ -73,7 +73,7 @@ def calls(sf: standfast.Standfast) -> list[tuple[Any, ...]]:
 
 
 def everything(sf: standfast.Standfast) -> dict[str, list[dict[str, Any]]]:
-    """What an import leaves in the store, without what differs by nature: ids, times of writing."""
+    """The imported rows without ids and times of writing, which always differ."""
     return {
         "message": rows(
             sf,
@@ -159,7 +159,7 @@ def test_an_import_again_writes_nothing(sf: standfast.Standfast, tmp_path: Path)
     run(sf, "claude-code", path)
     before, cursor = everything(sf), sf.journal.now()
     assert run(sf, "claude-code", path).outcome == "same"
-    os.utime(path)  # touched, and nothing in it has changed
+    os.utime(path)  # the file was touched, but its content is unchanged
     assert run(sf, "claude-code", path).outcome == "same"
     assert (everything(sf), sf.journal.now()) == (before, cursor)
 
@@ -637,7 +637,7 @@ def test_a_retracted_message_is_stored_and_marked(sf: standfast.Standfast, tmp_p
     append(path, messages[0])
     run(sf, "gemini-cli", path)
     stands = rows(sf, "SELECT content FROM message WHERE retracted_us IS NULL")
-    assert [row["content"] for row in stands] == ["word 0"]  # added again, so it counts again
+    assert [row["content"] for row in stands] == ["word 0"]  # the record was added again, so it counts again
 
 
 def test_a_rewritten_document_is_compared_message_by_message(lite: standfast.Standfast, tmp_path: Path) -> None:
@@ -692,7 +692,7 @@ def test_an_opencode_database_that_grows_is_read_again_where_it_changed(
     put("m2", 20, tool | {"state": done})
     found = run(lite, "opencode", path)
     assert (found.messages, calls(lite)) == (0, [("c1", "bash", "ok", "a", 0)])
-    assert found.counts["types"]["message"] == 1  # only the one that changed
+    assert found.counts["types"]["message"] == 1  # only the changed session
     assert run(lite, "opencode", path).outcome == "same"
     database.close()
 

@@ -1,6 +1,6 @@
-"""Daemons in real processes and real time, killed, cut off and locked out while loops fire and mail flows.
+"""Daemons in real processes and real time are killed, disconnected and locked out while loops fire and mail is sent.
 
-Short samples of what `make prove` does for minutes (`standfast_prove.campaigns.daemons`).
+Short samples of campaigns that `make prove` runs for minutes (`standfast_prove.campaigns.daemons`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events from many processes at once, some of them killed; consumers that are killed too, and two under one name."""
+"""Many processes append events; some are killed. Consumers are killed too, and two have the same name."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def test_a_transaction_that_commits_late_is_neither_skipped_nor_waited_for_by_ot
         assert seen("all") == [("early", 1)]
         with sf.transaction() as tx:
             assert tx.events.append("slow", "x").version == 1
-            assert append("fast") == 1  # a later number, an earlier commit
+            assert append("fast") == 1  # this event has a later number and an earlier commit
             assert seen("of one stream", "fast") == [("fast", 1)]
-            assert seen("all") == []  # not before the earlier one is decided
+            assert seen("all") == []  # not before the earlier transaction has ended
         assert seen("all") == [("slow", 1), ("fast", 1)]
         with suppress(RuntimeError), sf.transaction() as tx:
             tx.events.append("slow", "x")
@@ -61,7 +61,7 @@ def test_a_transaction_that_commits_late_is_neither_skipped_nor_waited_for_by_ot
 
 
 def race(url: str, data: str, number: int, times: int, acked: str) -> None:
-    """In a child: read the version, append at that version; on a conflict read again."""
+    """In a child process: read the version and append at this version; after a conflict, read again."""
     note = os.open(acked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with standfast.open(url, data_dir=data) as sf:
         for n in range(times):

@@ -1,4 +1,4 @@
-"""Any order of what an agent may tell, some of it twice or late: `standfast_prove.models.hooks`."""
+"""An agent's records in any order, some twice or late: `standfast_prove.models.hooks`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mail between many processes that are killed at any moment: nothing lost, nothing done twice."""
+"""Mail between many processes that are killed at any time: no mail is lost, and none is done twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_eight_processes_with_kills_lose_nothing_and_end_nothing_twice(
 
 
 def test_the_check_would_notice(sf: standfast.Standfast) -> None:
-    """Each forbidden event, in a history that has it."""
+    """The check finds each forbidden event in a history with this event."""
     box = mail_histories.BOX
     done, dead = sf.mail.send(box, 1), sf.mail.send(box, 2)
     sf.mail.done(done.id)

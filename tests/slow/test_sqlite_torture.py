@@ -46,7 +46,7 @@ def test_torture_without_the_guard_loses_rows(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_checkpoints_beside_writers_damage_nothing(tmp_path: Path) -> None:
-    """000-1: with the library that is linked here."""
+    """000-1: with the SQLite library of this installation."""
     assert checkpoints.run(tmp_path, seconds=2).bad == []
 
 
@@ -64,7 +64,7 @@ def test_power_loss_without_our_sync_takes_acknowledged_rows(tmp_path: Path) -> 
 
 
 def test_power_loss_on_a_disk_that_fails_to_sync_takes_no_acknowledged_row(tmp_path: Path) -> None:
-    """000-1: what the disk did not confirm is said to be unknown, and nothing is acknowledged behind it."""
+    """000-1: a commit that the disk did not confirm is unknown, and no commit behind it is acknowledged."""
     with or_skip():
         outcome = power.run_failing(tmp_path, losses=6)
     assert outcome.bad == []
@@ -74,7 +74,7 @@ def test_power_loss_on_a_disk_that_fails_to_sync_takes_no_acknowledged_row(tmp_p
 
 @pytest.mark.slow
 def test_a_real_file_system_cut_off_takes_no_acknowledged_row(tmp_path: Path) -> None:
-    """000-1: ext4, cut off by the kernel in the middle of its work."""
+    """000-1: the kernel shuts ext4 down during writes."""
     with or_skip():
         outcome = power.run_cuts(tmp_path, losses=10)
     assert outcome.bad == []

@@ -1,4 +1,4 @@
-"""Tasks from many processes at once: killed, paused past their leases, with clocks that jump."""
+"""Many processes work on tasks: they are killed or paused past their leases, and their clocks jump."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_thousand_sightings_from_eight_processes_are_one_task(
 
 
 def see_and_close(url: str, data: str, number: int, times: int) -> None:
-    """In a child: report a task; the first process to claim it closes it."""
+    """In a child process: report a task. The first process that claims the task closes it."""
     draw = random.Random(number)
     with standfast.open(url, data_dir=data) as sf:
         for _ in range(times):
@@ -87,7 +87,7 @@ def test_episodes_opened_and_closed_by_eight_processes_leave_no_gap_and_no_doubl
 
 
 def work(url: str, data: str, clock: str, history: str, number: int, jumps: bool) -> None:
-    """In a child, until it is killed or there is nothing left: claim, hold on, finish or give back."""
+    """In a child process, until it is killed or no task is left: claim a task, hold it, finish or release it."""
     draw, time_ = random.Random(number), SharedClock(Path(clock))
     # Every second one is a process, which is dead at once when it is killed; the others are actors, two
     # or more of one name: only their fences tell them apart.
