@@ -177,7 +177,7 @@ def _hearing(plan: Plan, engine: str, place: str) -> Table:
                 child.kill()
     table = Table(
         f"{engine}, from an append to whoever follows",
-        "From before the append is asked for (so with its sync) until the other process has the event.",
+        "The time from the call of append (with its sync) until the other process has the event.",
     )
     table.add("append → followed, p50", [percentile(sorted(one), 0.5) for one in waits[1:]], "s", at_most(0.02))
     table.add("append → followed, slowest", [max(one) for one in waits[1:]], "s")

@@ -107,7 +107,7 @@ def _received(plan: Plan, engine: str, make: Callable[[str], str] | None) -> Tab
         print(said.strip(), file=sys.stderr, flush=True)
     table = Table(
         f"{engine}, a mail from one process to another",
-        "From before the send is asked for until the other process has the body." + said,
+        "The time from the call of send until the other process has the body." + said,
     )
     labels = {"ours": "send → received", "dbos": f"{DBOS.replace('==', ' ')} send → recv"}
     medians = {way: [percentile(sorted(waits), 0.5) for waits in found] for way, found in seen.items()}

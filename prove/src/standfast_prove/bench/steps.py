@@ -130,7 +130,7 @@ def _contestants() -> dict[str, str | None]:
 
 def _said(rounds: Rounds) -> str:
     if "dbos" in rounds:
-        return "DBOS writes nothing before a step runs, so that a step is what it has for an effect too."
+        return "DBOS writes nothing before a step runs, so effects are also compared with its steps."
     said = f"{DBOS} could not be installed: NOT COMPARED with it."
     print(said, file=sys.stderr, flush=True)
     return said

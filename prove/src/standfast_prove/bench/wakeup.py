@@ -31,7 +31,7 @@ def wakeup(plan: Plan) -> list[Table]:
         )
     table = Table(
         "SQLite, from one process to another",
-        "From before the write is asked for (so with its sync) until the other process has read the event.",
+        "The time from the call of the write (with its sync) until the other process has read the event.",
     )
     labels = {"bell": "send → received", "poll": f"looking every {POLL_S * 1000:.0f} ms"}
     for key, label in labels.items():

@@ -22,24 +22,26 @@ _EXAMPLES = (
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="In all, 0.5 is fine; 0 plays one seed of each.",
+    help="Minutes for the whole run, such as 0.5. 0 plays one seed of each campaign.",
 )
-@option("--seed", type=click.IntRange(min=0), help="Of the first try of each campaign (0).")
-@option("--continue", "go_on", is_flag=True, help="Take the seeds after those in --results.")
+@option("--seed", type=click.IntRange(min=0), help="Seed of the first try of each campaign (0).")
+@option("--continue", "go_on", is_flag=True, help="Begin after the last seeds in --results.")
 @option(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="This campaign or workload, without the seeded bugs; may be given again.",
+    help="Run only this campaign or workload, without the seeded bugs. May be repeated.",
 )
-@option("--engine", multiple=True, type=click.Choice(["sqlite", "postgres"]), help="Only this one.")
-@option("--short", is_flag=True, help="A fifth of each try; by itself where everything is to fit into a few minutes.")
-@option("--mutants", is_flag=True, help="The seeded bugs alone: is each found?")
+@option("--engine", multiple=True, type=click.Choice(["sqlite", "postgres"]), help="Use only this engine.")
+@option("--short", is_flag=True, help="Play a fifth of each try (the default below 30 minutes).")
+@option("--mutants", is_flag=True, help="Run only the seeded bugs. Each must be found.")
 @option(
-    "--results", type=click.Path(file_okay=False, path_type=Path), help="Where the result goes (./standfast-prove)."
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the result files (./standfast-prove).",
 )
-@option("--report", is_flag=True, help="Run nothing: a page of everything in --results.")
-@option("--list", "listing", is_flag=True, help="Run nothing: the campaigns there are; with --mutants the seeded bugs.")
+@option("--report", is_flag=True, help="Run nothing. Print a page of all results in --results.")
+@option("--list", "listing", is_flag=True, help="Run nothing. List the campaigns, or with --mutants the seeded bugs.")
 def prove(
     out: Out,
     minutes: float,

@@ -143,7 +143,7 @@ class Agent(World):
             return self.world.receive(tool, what, call.key, call.intent["words"])
 
         result: str = s.effect(tool, {"what": what, "words": self.words}, by="what", do=do or send, **options)
-        assert self.world.has(tool, what), "an effect that was reported as done is not in the world's books"
+        assert self.world.has(tool, what), "an effect that was reported as done never arrived"
         self.books.receive(tool, what, "", "")
         return result
 
