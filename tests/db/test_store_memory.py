@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,25 @@ def test_a_damaged_file_of_the_memory_stops_nothing(home: Path) -> None:
         assert run(home, "store", "list").returncode == 0
         assert run(home, "task", "list").returncode == 0
         assert remembered(home)["store_id"] == path.stem
+
+
+def test_a_note_is_kept_while_another_handle_replaces_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An effect notes its number before it is sent. A change of the gates meanwhile must not put an older one back."""
+    one, two = (store_memory.Memory("sto_a", 1, store_memory.Place("sqlite", "h", "", "/s.db")) for _ in range(2))
+    one.opened(1)
+    noting, write = threading.Thread(target=two.note, args=(9, "h2:")), store_memory._write
+
+    def slow(path: str, what: store_memory.Remembered) -> None:
+        noting.start()
+        noting.join(0.3)
+        write(path, what)
+
+    monkeypatch.setattr(store_memory, "_write", slow)
+    one.opened(2, gates=True)
+    noting.join()
+    known = one.known()
+    assert known is not None
+    assert (known.seq, known.gates, one.problem, two.problem) == (9, True, "", "")
 
 
 def test_a_dropped_database_of_a_server_is_missing_too(

@@ -14,8 +14,11 @@ A failure here never stops the caller. `doctor` reports it.
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from standfast.config.people import for_people
@@ -28,6 +31,7 @@ VARIABLE = "STANDFAST_REMEMBER"
 TEMPORARY: tuple[str, ...] = ("/tmp", "/var/tmp", "/dev/shm")
 FILE_MAX_BYTES = 64 * 1024
 PLACES_MAX = 16
+LOCK_WAIT_S = 1.0
 TIME_END_US = 10**17
 """A later time can be damage only: it is in the year 5138."""
 _SEQ = '{{"seq": {seq:>19}, "hash": {hash:<80}, '
@@ -274,6 +278,16 @@ class Memory:
 
     def opened(self, now_us: int, *, gates: bool | None = None) -> None:
         """Remember that the store is open at this place. `gates=None` leaves that as it was."""
+        from standfast.db.sqlite.location import make_private
+
+        try:
+            make_private(os.path.dirname(self.path))
+            with _alone(self.path):
+                self._opened(now_us, gates)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+
+    def _opened(self, now_us: int, gates: bool | None) -> None:
         old = self.known() or Remembered(self.store_id, self.epoch, 0, "", 0, False, False, ())
         places = (self.place, *(place for place in old.places if place != self.place))[:PLACES_MAX]
         new = old._replace(epoch=self.epoch, given_up=False, places=places)
@@ -284,7 +298,7 @@ class Memory:
         if new == old:
             self._patch(_SEQ_BYTES, _TIME.format(time_us=now_us))
         else:
-            self._replace(new._replace(time_us=now_us))
+            _write(self.path, new._replace(time_us=now_us))
 
     def in_place_of(self) -> str:
         """The id of another store that this host used at this place, if this store was never opened here. Empty if
@@ -301,17 +315,11 @@ class Memory:
     def note(self, seq: int, hash: str) -> None:
         """Write the sequence number in place, without fsync, unless a higher one is there."""
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            self.problem = error.strerror or str(error)
-            return
-        try:
-            if int(os.pread(fd, 19, 8) or b"0") < seq:
-                os.pwrite(fd, _SEQ.format(seq=seq, hash=f'"{hash}"').encode(), 0)
+            with _alone(self.path), _file(self.path) as fd:
+                if int(os.pread(fd, 19, 8) or b"0") < seq:
+                    os.pwrite(fd, _SEQ.format(seq=seq, hash=f'"{hash}"').encode(), 0)
         except (OSError, ValueError) as error:
-            self.problem = str(error)
-        finally:
-            os.close(fd)
+            self.problem = getattr(error, "strerror", None) or str(error)
 
     def known(self) -> Remembered | None:
         """The current content of the file."""
@@ -327,20 +335,47 @@ class Memory:
         return (known.seq, known.hash) if known is not None else (0, "")
 
     def _patch(self, offset: int, text: str) -> None:
-        try:
-            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                os.pwrite(fd, text.encode(), offset)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            self.problem = error.strerror or str(error)
+        with _file(self.path) as fd:
+            os.pwrite(fd, text.encode(), offset)
 
-    def _replace(self, what: Remembered) -> None:
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Keep other processes from changing the memory. Without it a note could be lost: another process reads the file,
+    and writes the older number back.
+
+    After LOCK_WAIT_S the block runs without the lock, because a stopped process must not stop its neighbours.
+    """
+    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(fd)
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has a copy of the descriptor
+        os.close(fd)
+
+
+def _lock(fd: int) -> None:
+    end = time.monotonic() + LOCK_WAIT_S
+    while time.monotonic() < end:
         try:
-            _write(self.path, what)
-        except OSError as error:
-            self.problem = error.strerror or str(error)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.001)
+        except OSError:  # this file system has no such lock
+            return
+        else:
+            return
+
+
+@contextmanager
+def _file(path: str) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def memory_of(store_id: str, epoch: int, place: Place | None) -> Memory | None:
