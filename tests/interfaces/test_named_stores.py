@@ -42,6 +42,17 @@ def test_the_next_command_keeps_the_store_and_the_scope(tmp_path: Path) -> None:
     assert "standfast --store goals task list" in missing.stderr
 
 
+def test_a_projects_file_is_trusted_for_the_store_that_ignored_it(tmp_path: Path) -> None:
+    """Each store has its own list of trusted files, so the hint names the store."""
+    file = tmp_path / "work" / ".standfast" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('db_url = "x.db"\n')
+    ignored = run("--store", "goals", "task", "list", home=tmp_path, cwd=file.parent.parent)
+    assert "(read it, then: standfast --store goals db trust)" in ignored.stderr
+    assert run("--store", "goals", "db", "trust", home=tmp_path, cwd=file.parent.parent).returncode == 0
+    assert "ignored" not in run("--store", "goals", "task", "list", home=tmp_path, cwd=file.parent.parent).stderr
+
+
 @pytest.mark.parametrize("name", ["../x", ".hidden", "a/b", "-x", "ü", "x" * 65, "a b"])
 def test_a_bad_name_is_refused_and_makes_nothing(tmp_path: Path, name: str) -> None:
     refused = run(f"--store={name}", "task", "add", "x", home=tmp_path)

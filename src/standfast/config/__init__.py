@@ -181,7 +181,7 @@ def load(
     found = repository(here) if here else None
     project = _project_file(here, data, env, found) if here else None
 
-    project_values, trusted = _project_values(project, data, quiet=quiet)
+    project_values, trusted = _project_values(project, data, store_name(env), quiet=quiet)
     global_values = _global_values(data)
     said: list[_Said] = [
         ("argument", "the url argument", None if url is None else os.fspath(url), here),
@@ -315,7 +315,7 @@ def _holder(project_file: str | None) -> str | None:
     return os.path.dirname(os.path.dirname(project_file)) if project_file else None
 
 
-def _project_values(path: str | None, data: str, *, quiet: bool) -> tuple[dict[str, Any], bool]:
+def _project_values(path: str | None, data: str, store: str | None, *, quiet: bool) -> tuple[dict[str, Any], bool]:
     if path is None:
         return {}, True
     from standfast.config import files
@@ -331,7 +331,8 @@ def _project_values(path: str | None, data: str, *, quiet: bool) -> tuple[dict[s
         _warned.add(path)
         reason = "changed since it was trusted" if state == "changed" else "not trusted on this account"
         shown = "".join(c if c.isprintable() else "?" for c in path)
-        print(f"standfast: {shown} is ignored: {reason} ({_TRUST_HINT})", file=sys.stderr)
+        hint = _TRUST_HINT.replace("standfast", f"standfast --store {store}") if store else _TRUST_HINT
+        print(f"standfast: {shown} is ignored: {reason} ({hint})", file=sys.stderr)
     return {}, False
 
 
