@@ -88,7 +88,7 @@ def _shared_root() -> Path:
 
 
 def _fast_place() -> str | None:
-    """A memory-backed directory if it has enough room. The campaigns, not these tests, show durability."""
+    """A memory-backed directory if it has enough space. The campaigns, not these tests, show durability."""
     try:
         space = os.statvfs("/dev/shm")
     except OSError:

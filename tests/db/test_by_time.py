@@ -1,4 +1,4 @@
-"""The journal by event time: whatever the order of writing, no event is missing or out of order."""
+"""The journal by event time: in any order of writing, no event is missing or out of order."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ def test_two_reports_of_one_problem_at_once_are_one_task(shared: Handle, shared_
 
 
 def test_the_last_free_entry_of_a_box_is_given_once(shared: Handle, shared_url: str) -> None:
-    """002-25: two senders write to a box with room for one message."""
+    """002-25: two senders write to a box that can take one more message."""
     shared.mail.bound("full", 1)
     with psycopg.connect(shared_url, autocommit=True) as admin:
         with shared.transaction() as tx:
