@@ -121,7 +121,11 @@ def replace(path: str | os.PathLike[str], content: bytes, *, mode: int | None = 
     place = os.path.realpath(path)
     # A pid alone is not unique: a killed process may have left a file, and containers reuse pids soon.
     temporary = f"{place}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode or 0o666)
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode or 0o666)
+    except OSError as error:
+        error.filename = os.fspath(path)  # the caller knows no temporary file
+        raise
     try:
         if (kept := _mode(place) if mode is None else mode) is not None:
             os.fchmod(fd, kept)

@@ -108,7 +108,7 @@ def test_an_amount_that_is_limited_must_be_given(sf: standfast.Standfast) -> Non
     sf.budgets.set("team", tokens=1_000)
     with pytest.raises(InvalidInput, match="'all' limits money, and no amount is given") as caught:
         sf.budgets.reserve("team", tokens=10)
-    assert "usd=" in caught.value.hint
+    assert caught.value.hint.endswith("usd=…, in a shell --usd …")
     assert sf.budgets.reserve("team", tokens=10, usd="0.01").fresh
     assert sf.budgets.get("all").held.microusd == 10_000
 

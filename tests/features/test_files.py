@@ -43,6 +43,12 @@ def test_a_missing_file_reads_as_empty(tmp_path: Path) -> None:
     assert files.read(tmp_path / "s.json", {"n": 0}) == {"n": 0}
 
 
+def test_a_directory_that_does_not_exist_is_reported_with_the_path_that_was_given(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        files.replace(tmp_path / "none" / "x.zip", b"")
+    assert caught.value.filename == str(tmp_path / "none" / "x.zip")
+
+
 def test_yaml_is_read_by_the_safe_loader_and_not_written(tmp_path: Path) -> None:
     """001-40: a tag that would make an object is refused, not run."""
     (tmp_path / "s.yaml").write_text("a: [1, 2]\n")

@@ -428,7 +428,7 @@ def _check_left(tx: Tx, row: Row, asked: Asked) -> None:
         if wanted is None:
             raise InvalidInput(
                 f"the budget {budget.name!r} limits {_UNIT_NAMES[unit]}, and no amount is given for this call",
-                f"say how much it may need at most: {amounts.option(unit)}=",
+                f"say how much it may need at most: {amounts.option(unit)}=…, in a shell --{amounts.option(unit)} …",
             )
         if wanted > left:
             raise _exhausted(tx, budget, unit, wanted, left)
