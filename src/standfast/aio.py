@@ -5,8 +5,10 @@
             pr = await open_pr("a/b", "fix-42")      # an `async def` effect; `await s.effect(f, …)` for a plain one
 
 There is one implementation. A write goes to the engine, and the event loop gets its result once the rows are
-on disk. A method that calls your code (steps, effects) runs on a worker thread, which awaits your coroutines on the
-loop of the caller. A cancelled task withdraws a write that has not begun, and waits for the outcome of one that has. A
+on disk. A cancelled task withdraws a write that has not begun, and waits for the outcome of one that has.
+
+A method that does more than one write, or that calls your code (steps, effects), runs on a worker thread, which awaits
+your coroutines on the loop of the caller. A cancelled task waits for that thread, so its write may still be made. A
 cancelled `do` leaves its effect in doubt.
 
 Each call is a coroutine: `asyncio.create_task(sf.tasks.add("x"))` works, and Python warns of one that is never

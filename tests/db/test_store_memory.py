@@ -302,6 +302,7 @@ def test_a_note_is_kept_while_another_handle_replaces_the_file(home: Path, monke
     assert (known.seq, known.gates, one.problem, two.problem) == (9, True, "", "")
 
 
+@pytest.mark.without_store
 def test_a_dropped_database_of_a_server_is_missing_too(
     home: Path, pg_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
