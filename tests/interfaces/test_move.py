@@ -466,3 +466,12 @@ def test_the_daemon_of_a_store_that_moved_ends(shell: Run, home: Path) -> None:
             assert daemon.wait(60) == 78
         finally:
             daemon.kill()
+
+
+def test_the_plan_names_where_the_setting_is_saved(shell: Run, home: Path, tmp_path: Path) -> None:
+    """003-23: the store of all repositories moves; without --global one project gets the setting."""
+    source, target = str(home / "store.db"), str(tmp_path / "other.db")
+    assert shell(source, "task", "add", "one").returncode == 0
+    plan = ("db", "move", "sqlite", target)
+    assert "saved for this project. With --global" in shell(source, *plan).stdout
+    assert "--global" not in shell(source, *plan, "--global").stdout

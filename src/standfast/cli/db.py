@@ -218,6 +218,8 @@ def _moved(out: Out, settings: Settings, target: Target, again: str, *, wait: st
         "Processes that have it open are refused at their next write. The source stays there, sealed.",
     ]
     if again:
+        if "--global" not in again:
+            lines.append("The setting is saved for this project. With --global it is saved for this account.")
         out.record(shown, [*lines, f"plan {what.hash}"])
         out.then(again)
         return False
