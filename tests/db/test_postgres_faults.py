@@ -174,7 +174,7 @@ def test_a_new_min_writer_fences_a_running_engine_at_its_next_write(engine: Post
     assert keys(engine) == ["a"]  # reading continues
 
 
-# -- lines that are cut -----------------------------------------------------------------------------
+# -- lost connections -------------------------------------------------------------------------------
 
 
 def test_a_lost_answer_to_commit_is_neither_success_nor_failure(far: PostgresEngine, line: CuttableLine) -> None:

@@ -1,4 +1,4 @@
-"""`standfast.files`: plain files that a crash cannot tear, and their way into the store."""
+"""`standfast.files`: a crash never leaves a half-written file, and a large file can be imported into the store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_read_returns_the_written_value(tmp_path: Path, name: str, value: Any) -
 
 
 def test_a_missing_file_reads_as_empty(tmp_path: Path) -> None:
-    """001-40: a missing file is empty, or the default that the caller gives."""
+    """001-40: reading a missing file returns an empty value, or the default that the caller gives."""
     assert files.read(tmp_path / "s.json") == files.read(tmp_path / "s.toml") == files.read(tmp_path / "s.yaml") == {}
     assert files.read(tmp_path / "s.tsv") == []
     assert files.read(tmp_path / "s.json", {"n": 0}) == {"n": 0}
@@ -50,7 +50,7 @@ def test_a_directory_that_does_not_exist_is_reported_with_the_path_that_was_give
 
 
 def test_yaml_is_read_by_the_safe_loader_and_not_written(tmp_path: Path) -> None:
-    """001-40: a tag that would make an object is refused, not run."""
+    """001-40: the loader refuses a tag that would create a Python object."""
     (tmp_path / "s.yaml").write_text("a: [1, 2]\n")
     (tmp_path / "bad.yml").write_text("!!python/object/apply:os.system ['true']\n")
     assert files.read(tmp_path / "s.yaml") == {"a": [1, 2]}
@@ -135,7 +135,7 @@ def _count(path: str) -> None:
 
 
 def test_four_processes_lose_no_change_and_no_row(tmp_path: Path) -> None:
-    """001-66: one process at a time reads, changes and writes."""
+    """001-66: one process at a time holds the file while it reads, changes and writes."""
     context = multiprocessing.get_context("spawn")
     children = [context.Process(target=_count, args=(str(tmp_path / "s.json"),)) for _ in range(4)]
     for child in children:
@@ -179,7 +179,9 @@ KILLED = textwrap.dedent("""
 
 @pytest.mark.parametrize("what", ["write", "locked", "append"])
 def test_killed_at_any_system_call_the_file_is_old_or_new(tmp_path: Path, what: str) -> None:
-    """001-28, 001-29: a process is killed before each of its system calls in turn, until one run ends by itself."""
+    """001-28, 001-29: the test kills a process before its first system call, its second, and so on, until a run
+    completes.
+    """
     path = tmp_path / ("s.tsv" if what == "append" else "s.json")
     row = {"n": "1", "text": "x"}
     old, new = {"n": 1, "text": "x"}, {"n": 2, "text": "y" * 10_000}
@@ -207,7 +209,7 @@ def test_a_row_that_was_cut_off_is_ignored_and_set_aside(tmp_path: Path) -> None
     path = tmp_path / "runs.tsv"
     files.append(path, {"id": 1, "state": "ok"})
     with path.open("ab") as file:
-        file.write("2\tfäi".encode()[:-2])  # in the middle of a character
+        file.write("2\tfäi".encode()[:-2])  # the cut is in the middle of a character
     with pytest.warns(files.CutLine, match=r"the last line has no end of line, so it is ignored \(4 bytes\)"):
         assert files.read(path) == [{"id": "1", "state": "ok"}]
     files.append(path, {"state": "ok", "id": 3})
@@ -234,7 +236,7 @@ def test_a_row_with_other_names_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_past_its_limit_warns_and_names_the_command(tmp_path: Path, name: str, value: Any, fact: str) -> None:
-    """001-53: past 10,000 records or 8 MB (JSON) and 100,000 lines (TSV)."""
+    """001-53: the limits are 10,000 records or 8 MB (JSON) and 100,000 lines (TSV)."""
     with pytest.warns(files.FileStoreLimit, match=f"{fact}.*standfast import files .*{name}"):
         files.write(tmp_path / name, value)
     with pytest.warns(files.FileStoreLimit, match=fact):
@@ -244,7 +246,7 @@ def test_a_file_past_its_limit_warns_and_names_the_command(tmp_path: Path, name:
             files.append(tmp_path / name, {"n": 1})
 
 
-# -- into the store ----------------------------------------------------------------------------------
+# -- import into the store ---------------------------------------------------------------------------
 
 
 def test_a_mapping_becomes_state_once(sf: standfast.Standfast, tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ def test_rows_become_a_stream_and_an_import_continues_at_its_end(sf: standfast.S
 def test_a_killed_import_continues_without_loss_or_repeat(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, records: int, known: int
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # state belongs to a repository, and the command runs outside any
+    monkeypatch.chdir(tmp_path)  # state belongs to a repository, and this command runs outside any repository
     path = str(tmp_path / name)
     files.write(
         path, [{"n": str(n)} for n in range(records)] if name == "s.tsv" else {f"k{n}": n for n in range(records)}

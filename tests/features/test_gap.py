@@ -1,4 +1,4 @@
-"""The gap of a store that was put back in time: what may have been sent in it is never sent blindly again."""
+"""The gap of a restored store: standfast does not resend an effect that may have been sent in the gap."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reopen = Callable[..., standfast.Standfast]
 
 
 class Outside:
-    """The outside system: it remembers all it got, also if the store is put back."""
+    """The outside system. It remembers all requests, also after the store is restored from a copy."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
@@ -49,7 +49,7 @@ def reopen(engine_url: str, tmp_path: Path) -> Reopen:
 
 
 def put_back(sf: standfast.Standfast, *, carried: bool = False, seen: int = 5000, ago_us: int = HOUR_US) -> Gap:
-    """Open a gap as a restore does. The handle is of the old epoch then."""
+    """Open a gap as a restore does. The handle still has the old epoch."""
     store, engine = sf._store, sf.engine
     salt = gap_changes.salt()
 
@@ -67,13 +67,13 @@ def put_back(sf: standfast.Standfast, *, carried: bool = False, seen: int = 5000
 def test_an_effect_that_the_store_does_not_know_is_in_doubt(
     sf: standfast.Standfast, reopen: Reopen, outside: Outside
 ) -> None:
-    """003-42: replayed, found by its probe, or in doubt; and the session is stopped."""
+    """003-42: the effect is replayed, found by its probe, or in doubt. A doubt stops the session."""
     with sf.session("pay") as s:
         s.effect("charge", {"n": 1}, do=outside.send("one"))
     put_back(sf)
     with reopen() as again:
         with again.session("pay") as s:
-            assert s.effect("charge", {"n": 1}, do=outside.send("one")) == "one"  # replayed
+            assert s.effect("charge", {"n": 1}, do=outside.send("one")) == "one"  # the call is replayed
             with pytest.raises(EffectInDoubt, match="may have been sent between") as caught:
                 s.effect("charge", {"n": 2}, do=outside.send("two"))
             assert "a person runs: standfast restore finish" in caught.value.hint
@@ -94,7 +94,7 @@ def test_an_effect_that_the_store_does_not_know_is_in_doubt(
 
 
 def test_a_probe_decides_in_the_gap(sf: standfast.Standfast, reopen: Reopen, outside: Outside) -> None:
-    """003-42: known actions are checked by their probes first."""
+    """003-42: the probe of a known action runs before anything is sent."""
     with sf.session("pay"):
         pass
     put_back(sf)
@@ -124,7 +124,7 @@ def test_closing_the_gap_settles_effects_that_are_in_doubt_only_because_of_it(
 def test_the_same_key_is_sent_again_only_if_it_is_the_same(
     sf: standfast.Standfast, reopen: Reopen, outside: Outside, known: bool
 ) -> None:
-    """A lost session gets another id, so the remote would not recognise the keys of its effects."""
+    """A lost session gets another id. Its effects then get other keys, which the remote does not know."""
     if known:
         with sf.session("pay"):
             pass
@@ -137,7 +137,7 @@ def test_the_same_key_is_sent_again_only_if_it_is_the_same(
                 s.effect("charge", {}, do=outside.send("one"), idempotent=True)
             s.proceed()
             assert s.effect("mine", {}, do=outside.send("two"), key="k", idempotent=timedelta(hours=2)) == "two"
-            with pytest.raises(EffectInDoubt):  # it may be older than the remote remembers
+            with pytest.raises(EffectInDoubt):  # the first request may be older than the remote's memory of keys
                 s.effect("old", {}, do=outside.send("two"), key="l", idempotent=timedelta(minutes=59))
 
 
@@ -153,7 +153,7 @@ def test_a_probe_by_the_key_of_a_lost_session_answers_unknown(
 def test_what_was_planned_or_had_failed_may_have_been_sent(
     sf: standfast.Standfast, reopen: Reopen, outside: Outside
 ) -> None:
-    """The copy says planned or failed, and the next attempt may be in the gap."""
+    """The copy says planned or failed, but the lost rows may contain a later attempt."""
     planned = sf.effects.begin("deploy", {}, key="d", plan=True)
     failed = sf.effects.begin("push", {}, key="p")
     sf.effects.fail(failed.id, "refused")
@@ -170,7 +170,7 @@ def test_what_was_planned_or_had_failed_may_have_been_sent(
 
 
 def test_leases_end_loops_pause_and_their_slots_are_one_row(sf: standfast.Standfast, reopen: Reopen) -> None:
-    """000-37: slots in the gap are abandoned, and never caught up; no sequence number comes twice."""
+    """000-37: slots in the gap are abandoned and never caught up. No sequence number is used twice."""
     sf.loops.add("nightly", ["true"], every="1h", catch_up="all")
     ago = {"us": sf._store.caller.clock.now_us() - 6 * HOUR_US}
     sf._store.write(
@@ -194,7 +194,7 @@ def test_leases_end_loops_pause_and_their_slots_are_one_row(sf: standfast.Standf
 
 
 def test_credits_and_webhooks_wait_unless_the_ledger_was_carried_over(sf: standfast.Standfast, reopen: Reopen) -> None:
-    """003-42: what may have moved in the gap waits until it is closed."""
+    """003-42: credits and webhooks that may have changed in the gap are refused until the gap is closed."""
     sf.webhooks.receive("stripe", "evt_0", {})
     put_back(sf)
     with reopen() as again:
@@ -206,7 +206,7 @@ def test_credits_and_webhooks_wait_unless_the_ledger_was_carried_over(sf: standf
         assert again.webhooks.claim() is None
         put_back(again, carried=True)
     with reopen() as open_still:
-        assert open_still.webhooks.claim() is None  # the first gap was not carried over
+        assert open_still.webhooks.claim() is None  # the ledger was not carried over the first gap
         gap_changes.nothing_was_sent(open_still._store)
         put_back(open_still, carried=True)
     with reopen() as last:

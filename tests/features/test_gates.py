@@ -1,4 +1,4 @@
-"""Gates: commands that need approval, in the store and in the copy that hooks read without the store."""
+"""Gates: commands that need approval. The store has them, and hooks read a copy without opening the store."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def not_seen() -> list[str]:
 
 
 def test_commands_built_at_run_time_pass_as_the_page_says() -> None:
-    """R20: the page lists what a gate cannot see, and claims no more."""
+    """R20: the page lists all commands that a gate cannot see."""
     assert len(not_seen()) >= 7
     assert [command for command in not_seen() if meets(command)] == []
 
@@ -255,7 +255,7 @@ ORDINARY = [
 
 @pytest.mark.parametrize("command", ORDINARY)
 def test_ordinary_commands_match_no_gate(command: str) -> None:
-    """002-20: a gate that stops other commands would be taken down."""
+    """002-20: users would remove a gate that stops other commands."""
     assert met([gate(pattern) for pattern in PUBLISHING], command) == []
 
 
@@ -288,13 +288,13 @@ def test_gates_that_need_approval_are_checked_first() -> None:
 
 @given(st.text(alphabet="gitpush -;&|()<>`'\"\\#$={}\n a", max_size=60))
 def test_a_gate_is_met_in_front_of_and_behind_any_text(text: str) -> None:
-    """002-20, R16: text on other lines hides no command, and an unreadable call is refused."""
+    """002-20, R16: text on other lines hides no command, and a call that cannot be parsed is refused."""
     assert meets(f"git push\n{text}")
     assert meets(f"{text}\ngit push") or _may_hide(text)
 
 
 def _may_hide(text: str) -> bool:
-    """A comment, a here-document or a quote that continues: then the last line is no command."""
+    """Whether the text may begin a comment, a here-document or a quote: then a line after it may be no command."""
     return any(mark in text for mark in "#<'\"\\")
 
 
@@ -322,7 +322,8 @@ PIECES = [
 def test_the_work_grows_with_the_length_and_no_faster(piece: str) -> None:
     """R15: four times the text takes less than ten times the time.
 
-    Quadratic work takes sixteen times as long in every round. A busy machine disturbs some rounds, never all 20.
+    Quadratic work would take sixteen times the time in every round. A busy machine disturbs some of the 20 rounds,
+    not all.
     """
     import time
 
@@ -342,20 +343,22 @@ def test_the_work_grows_with_the_length_and_no_faster(piece: str) -> None:
 
 @pytest.mark.parametrize("text", ["git status 'x", 'echo "$(git log', "cat <<EOF\ngit log", "push " * TEXT_MAX])
 def test_an_unreadable_command_matches_a_gate_by_one_literal_word(text: str) -> None:
-    """R16, R20: a limit or a parse error refuses."""
+    """R16, R20: a command that exceeds a limit or cannot be parsed is refused."""
     assert meets(text)
     assert not meets(text, "kubectl delete*")
 
 
 def test_after_the_deadline_one_literal_word_is_enough() -> None:
-    """R15: the deadline of a hook is a limit like the others."""
+    """R15: a command that the hook cannot parse before its deadline is treated like one that exceeds another limit."""
     assert met([gate("git push*")], "git status", late=lambda: True)
     assert not met([gate("git push*")], "ls", late=lambda: True)
     assert may_meet([gate("git push*"), gate("rm *")], "g'i't status") == [gate("git push*")]
 
 
 def test_no_line_that_pushes_passes_the_gate(tmp_path: Path) -> None:
-    """002-20, R16, R20: bash runs random lines with a `git` that only notes a push; the control is seen to fail."""
+    """002-20, R16, R20: bash runs random lines with a `git` that only records a push. The control misses some
+    pushes.
+    """
     from standfast_prove.campaigns import hostile
 
     seen = hostile.shell(tmp_path / "lines", seed=11, lines=150)
@@ -506,7 +509,7 @@ def test_many_processes_lose_no_gate_in_the_copy(engine_url: str, tmp_path: Path
 
 
 def test_killed_before_the_copy_the_next_gate_command_repairs_it(engine_url: str, tmp_path: Path) -> None:
-    """gate.before_copy"""
+    """The crash point is gate.before_copy."""
     code = "import sys, standfast\nstandfast.open(sys.argv[1], data_dir=sys.argv[2]).gates.add('git push*')"
     command = [sys.executable, "-c", code, engine_url, str(tmp_path / "data")]
     killed = subprocess.run(command, env={**os.environ, "STANDFAST_CRASH_AT": "gate.before_copy"})
@@ -584,5 +587,5 @@ def test_the_copy_has_only_what_a_hook_needs(sf: standfast.Standfast) -> None:
     ],
 )
 def test_empty_expansions_inside_a_word_do_not_split_it(line: str) -> None:
-    """R20: a line that continues, empty quotes and empty expansions part no word for a shell."""
+    """R20: for a shell, a line continuation, empty quotes and empty expansions do not split a word."""
     assert met([Gate("gat_x", "", "", "git push*", "approval", None, "ada", 0)], line)

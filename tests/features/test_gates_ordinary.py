@@ -1,8 +1,8 @@
-"""Gates on four kinds of action: every spelling of the action is caught, and ordinary commands pass.
+"""Gates on four kinds of action match every spelling of the action, and ordinary commands pass.
 
-The sample transcripts have 238 different commands, too few to measure false alarms (`test_imports_samples.py` judges
-them; docs/concepts/gates.md has the figures of 4,213 others). The ordinary commands here are made from a grammar: 2,000
-of them, many with the gates' own words in places where they are text.
+The sample transcripts have 238 different commands, too few to measure false alarms (`test_imports_samples.py` checks
+them; docs/concepts/gates.md has the figures of 4,213 others). A grammar generates 2,000 ordinary commands here. Many of
+them contain the gates' own words as plain text.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ AROUND = ["{0}", "cd app && {0}", "{0} 2>&1 | tail -5", "time {0}", "FOO=1 {0}"]
 
 
 def ordinary(count: int) -> list[str]:
-    """So many different commands that perform none of the four; the same ones in every run."""
+    """This number of different commands that perform none of the four actions. Every run gets the same commands."""
     chance, made = random.Random(18), dict[str, None]()
     ends = [(program, end) for program, rest in GRAMMAR.items() for end in rest]
     while len(made) < count:
@@ -74,7 +74,9 @@ def ordinary(count: int) -> list[str]:
 
 
 def test_at_least_1990_of_2000_ordinary_commands_pass() -> None:
-    """002-20: gates on push, publish, apply and delete stop at most 10 of 2,000 commands that do none."""
+    """002-20: gates on push, publish, apply and delete stop at most 10 of 2,000 commands that perform none of these
+    actions.
+    """
     stopped = [line for line in ordinary(2000) if met(GATES, line)]
     assert len(stopped) <= 10, "\n".join(stopped)
 
@@ -98,7 +100,7 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_spelling_of_the_four_actions_is_caught(pattern: str) -> None:
-    """002-20: a wrapper, an option, a path or a here-document hides none of the four."""
+    """002-20: the gates see the action behind a wrapper, an option, a path or a here-document."""
     lines = [spelling.format(action) for action, spelling in product(ACTIONS[pattern], SPELLINGS)]
     passed = [line for line in lines if pattern not in [gate.pattern for gate in met(GATES, line)]]
     assert passed == []
@@ -107,7 +109,7 @@ def test_every_spelling_of_the_four_actions_is_caught(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("inside", ["''", '""', "\\", "$()", "``", "${x}", '"$@"', "$(true)"])
 def test_a_word_that_is_split_by_quotes_matches(pattern: str, inside: str) -> None:
-    """002-20, R20: quotes, escapes and empty expansions inside a word hide none of the four."""
+    """002-20, R20: the gates see the action if quotes, escapes or empty expansions split a word."""
     first, last = ACTIONS[pattern][0].split()[:2]
     for line in (f"{first} {last[:2]}{inside}{last[2:]} x", f"{first[:2]}{inside}{first[2:]} {last} x"):
         assert met(GATES, line), line

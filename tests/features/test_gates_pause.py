@@ -1,4 +1,4 @@
-"""Gates that a person pauses, gates of a preset, and gates that Claude Code asks its user about."""
+"""Gates that a person pauses, gates of a preset, and gates for which Claude Code asks its user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def later(engine_url: str, tmp_path: Path, clock: ManualClock) -> Any:
 
 
 def test_a_paused_gate_stops_nothing_until_the_pause_ends(later: standfast.Standfast, clock: ManualClock) -> None:
-    """002-18: the exemption is journalled with its reason and its end, and listed while it lasts."""
+    """002-18: the journal has the exemption with its reason and its end. `gate list` shows it while it lasts."""
     later.gates.add("git push*")
     made = later.gates.pause("git push*", for_="2h", why="release 2.0")
     assert made.paused_until_us == clock.now_us() + 2 * HOUR_US
@@ -57,7 +57,7 @@ def test_resume_ends_a_pause_and_a_second_pause_replaces_the_end(sf: standfast.S
     assert (second.paused_until_us or 0) < (first.paused_until_us or 0)
     assert sf.gates.resume("git push*").paused_until_us is None
     assert sf.gates.check("git push")
-    assert sf.gates.resume("git push*").receipt is None  # nothing to end, nothing journalled
+    assert sf.gates.resume("git push*").receipt is None  # there is no pause to end, so the journal gets no row
     assert types(sf) == ["gate.added", "gate.paused", "gate.paused", "gate.resumed"]
 
 
@@ -80,7 +80,9 @@ def test_a_pause_has_a_gate_a_bound_and_a_reason(
 
 
 def test_a_hook_without_the_store_counts_no_pause(tmp_path: Path) -> None:
-    """Whether a pause has ended is for the store to say: without it the gate is refused as always."""
+    """Only the store knows whether a pause has ended. A hook without the store refuses the command as if there were
+    no pause.
+    """
     data = tmp_path / "data"
     with standfast.open(data_dir=data) as sf:
         sf.gates.add("git push*", scope="")

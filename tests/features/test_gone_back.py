@@ -1,4 +1,4 @@
-"""A store that another tool put back in time: the memory of stores notices it, and the gap is open."""
+"""Another tool restores an old state of a store: standfast notices it by its memory of stores and opens a gap."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(url: str, home: Path) -> Open:
 
 
 class Snapshot:
-    """The state of a store at one moment, taken and put back by the engine's own tools."""
+    """The state of a store at one moment, saved and restored with the engine's own tools."""
 
     def __init__(self, url: str, home: Path) -> None:
         self.url, self.kept = url, home / "kept"
@@ -71,8 +71,9 @@ class Snapshot:
 def test_a_store_put_back_by_another_tool_opens_its_gap(
     opened: Open, url: str, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """003-42, 002-10: nothing is sent again without a check, no sequence number is used twice, and loops are paused.
-    This happens once, not at each open.
+    """003-42, 002-10: effects are checked before they are sent again, no sequence number is used twice, and loops
+    are paused.
+    The gap is opened once, not at each open of the store.
     """
     got: list[Any] = []
     with opened() as sf:
@@ -110,7 +111,7 @@ def test_an_ordinary_store_opens_no_gap(opened: Open) -> None:
 
 
 def test_killed_before_the_gap_is_open_the_next_process_opens_it(opened: Open, url: str, home: Path) -> None:
-    """002-11: nothing was written, and the memory still names the missing row."""
+    """002-11: the killed process wrote nothing, and the memory of stores still names the missing row."""
     with opened() as sf:
         sf.tasks.add("one")
     kept = Snapshot(url, home)
@@ -124,7 +125,7 @@ def test_killed_before_the_gap_is_open_the_next_process_opens_it(opened: Open, u
 
 
 def _put_another(url: str, home: Path, empty: Snapshot) -> None:
-    """Another store is at the place now, as after `cp` of its file or a dump that was read into the database."""
+    """Replace the store by another one, as `cp` over its file or loading a dump into the database does."""
     if "://" in url:
         empty.put_back()
         with psycopg.connect(url) as connection:
@@ -141,7 +142,7 @@ def _put_another(url: str, home: Path, empty: Snapshot) -> None:
 def test_another_store_in_the_place_of_one_opens_its_gap(
     opened: Open, url: str, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """003-42, 002-10: it has no record of what the first one sent; once, not at each open."""
+    """003-42, 002-10: the new store does not know what the old one sent. The gap is opened once, not at each open."""
     got: list[int] = []
     with opened() as sf:
         first = sf.engine.store_id
@@ -165,7 +166,7 @@ def test_another_store_in_the_place_of_one_opens_its_gap(
 
 
 def test_a_host_that_cannot_remember_the_other_store_opens_no_gap(home: Path) -> None:
-    """Otherwise each open would begin another epoch, and refuse the handles of the one before."""
+    """Otherwise each open would begin another epoch and invalidate the handles of the previous one."""
     here = str(home / "data" / "standfast.db")
     with or_skip(), mounts.memory(home / ".local", size="1m"):
         standfast.open(here, data_dir=home / "data").close()
@@ -181,7 +182,7 @@ def test_a_host_that_cannot_remember_the_other_store_opens_no_gap(home: Path) ->
 def test_a_store_that_a_person_asked_for_in_an_empty_place_has_no_gap(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-42: `store create --if-missing` gives the first one up."""
+    """003-42: `store create --if-missing` means that the first store is given up."""
     monkeypatch.delenv("STANDFAST_DATA_DIR", raising=False)
     with standfast.open() as sf:
         sf.tasks.add("one")

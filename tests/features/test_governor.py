@@ -1,4 +1,4 @@
-"""A governor: agents share a budget; without credentials the model is offline, deterministic, and fails too."""
+"""A governor: agents share a budget. Without credentials it uses an offline model, deterministic and with failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROMPTS = [f"prompt {n}" for n in range(40)]
 
 
 def test_the_fate_of_a_call_follows_from_the_seed_alone() -> None:
-    """000-46, 000-47, 000-48: the same seed fails the same calls, and every fate occurs."""
+    """000-46, 000-47, 000-48: the same seed makes the same calls fail, and every kind of failure occurs."""
     one, two, other = OfflineModel(1, fates=FATES), OfflineModel(1, fates=FATES), OfflineModel(2, fates=FATES)
     fates = [one.fate(prompt) for prompt in PROMPTS]
     assert fates == [two.fate(prompt) for prompt in PROMPTS]
@@ -30,7 +30,9 @@ def prompt_with(fate: str, model: OfflineModel) -> str:
 
 @pytest.mark.parametrize("fate", FATES[:4])
 def test_each_fate_ends_in_books_that_agree_with_the_bill(sf: standfast.Standfast, tmp_path: Path, fate: str) -> None:
-    """000-47: refused, lost, more than was said: asked again, the answer is there and is paid for once."""
+    """000-47: a call was refused, lost or dearer than estimated. A repeated call returns the answer, which is paid
+    for once.
+    """
     model = OfflineModel(1, bill=tmp_path / "bill")
     prompt = prompt_with(fate, model)
     sf.budgets.set("team", tokens=10_000)
@@ -62,7 +64,7 @@ def test_an_answer_that_the_provider_cannot_find_stays_in_doubt(sf: standfast.St
 
 
 def test_without_credentials_the_model_is_offline(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    """000-45, 000-46: no key is needed; with one, the user's function is asked."""
+    """000-45, 000-46: no key is needed. With a key, the governor calls the user's function."""
     sf.budgets.set("team", tokens=5_000)
 
     def provider(prompt: str, /, *, max_tokens: int, key: str) -> tuple[str, object]:

@@ -41,7 +41,7 @@ def test_every_table_has_one_prefix_of_three_letters() -> None:
 
 
 def test_an_id_is_made_by_us_from_the_clock_we_are_given() -> None:
-    """003-31: ids are made in the app; the time is a parameter."""
+    """003-31: standfast makes the ids, not the database. The time is a parameter."""
     now_us = 1_767_225_600_123_456
     id = ids.IdMaker().new_id("ses", now_us=now_us)
     assert ids.is_id(id)
@@ -59,7 +59,7 @@ def test_an_id_is_a_uuid_version_7() -> None:
 
 
 def test_the_same_entropy_and_clock_make_the_same_ids() -> None:
-    """000-48: with clock and random injected nothing varies."""
+    """000-48: with the same clock and random source, the ids are the same."""
 
     def three() -> list[str]:
         maker = ids.IdMaker(entropy=lambda size: b"\x5a" * size)
@@ -155,7 +155,7 @@ def test_a_time_past_what_an_id_can_hold_is_refused() -> None:
         "xyz_" + "0" * 26,
         "eff_" + "0" * 25,
         "eff_" + "0" * 27,
-        "eff_8" + "0" * 25,  # 129 bits
+        "eff_8" + "0" * 25,  # 129 bits, one too many
         "eff_!" + "0" * 25,
         "eff_" + "0" * 25 + "u",
         "EFF_" + "0" * 26,

@@ -1,4 +1,4 @@
-"""What an import guarantees, one small file per rule, on both engines."""
+"""The guarantees of an import, one small file per rule, on both engines."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def calls(sf: standfast.Standfast) -> list[tuple[Any, ...]]:
 
 
 def everything(sf: standfast.Standfast) -> dict[str, list[dict[str, Any]]]:
-    """The imported rows without ids and times of writing, which always differ."""
+    """The imported rows without ids and times of writing, which differ in each run."""
     return {
         "message": rows(
             sf,
@@ -94,7 +94,7 @@ def everything(sf: standfast.Standfast) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_conversation_with_its_calls_and_answers(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """000-9, 001-6: messages are in the order of the file, and each call has its result and its time."""
+    """000-9, 001-6: messages have the order of the file, and each call has its result and its time."""
     found = run(sf, "claude-code", write(tmp_path / f"{SESSION}.jsonl", *night()))
     assert (found.outcome, found.messages, found.native_id) == ("new", 4, SESSION)
     assert [role for role, _ in said(sf)] == ["user", "tool", "tool", "assistant"]
@@ -113,7 +113,7 @@ def test_two_records_on_one_line_are_two(lite: standfast.Standfast, tmp_path: Pa
 
 
 def test_an_unfinished_last_line_is_read_at_the_next_import(lite: standfast.Standfast, tmp_path: Path) -> None:
-    """Live files: a record in progress is neither lost nor read in halves."""
+    """An agent is still writing the file: a half-written record is neither lost nor imported in part."""
     whole = json.dumps(user("u2", "whole by now"))
     path = write(tmp_path / "s.jsonl", user("u1", "one"), whole[:40], end="")
     assert run(lite, "claude-code", path).counts["bad"] == 0
@@ -165,7 +165,7 @@ def test_an_import_again_writes_nothing(sf: standfast.Standfast, tmp_path: Path)
 
 
 def test_lines_appended_within_one_tick_of_the_clock_are_read(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """000-9: the time of the file is the same; its size says that there is more."""
+    """000-9: the file's modification time is unchanged, but its larger size shows that lines were added."""
     path = write(tmp_path / "s.jsonl", *night(count=2))
     run(sf, "claude-code", path)
     before = os.stat(path)
@@ -201,7 +201,7 @@ def test_a_file_that_became_another_is_read_from_its_start_and_nothing_is_double
 
 
 def test_a_file_rewritten_behind_its_head_is_noticed(lite: standfast.Standfast, tmp_path: Path) -> None:
-    """Its first pages are the same and it is longer than before; but no line ends where the last one did."""
+    """The new file has the same first pages and is longer, but no line ends where the last imported line ended."""
     long = user("u0", "x" * 5000)
     path = write(tmp_path / "s.jsonl", long, user("u1", "one"))
     run(lite, "claude-code", path)
@@ -225,7 +225,7 @@ def test_a_newer_reader_reads_everything_again_and_doubles_nothing(
 
 
 def test_a_source_that_disappears_leaves_the_session_and_a_note(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """Agents delete their transcripts; what was imported stays, and it is said once that the file is gone."""
+    """Agents delete their transcripts. The imported records stay, and one note says that the file is missing."""
     path = write(tmp_path / "projects" / "s.jsonl", *night())
     sf.imports.run("claude-code", tmp_path / "projects")
     path.unlink()
@@ -263,7 +263,7 @@ def test_since_skips_older_records(lite: standfast.Standfast, tmp_path: Path) ->
 def test_usage_is_counted_once_per_response_with_the_largest_of_each_field(
     sf: standfast.Standfast, tmp_path: Path
 ) -> None:
-    """001-26: the length of prompt and answer. A response is several records, and the early ones hold placeholders."""
+    """001-26: tokens of prompt and answer. A response has several records, and the early ones hold placeholders."""
     path = write(
         tmp_path / "s.jsonl",
         assistant("a1", text("one"), id="m1", usage={"input_tokens": 10, "output_tokens": 1}),
@@ -278,7 +278,7 @@ def test_usage_is_counted_once_per_response_with_the_largest_of_each_field(
 
 
 def test_a_call_without_an_answer_is_unknown_and_never_failed(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """000-18: the outcome is unknown and recorded as unknown; the answer may still come."""
+    """000-18: the outcome is recorded as unknown, because the answer may still come."""
     path = write(tmp_path / "s.jsonl", assistant("a1", call("t1", command="deploy")))
     run(sf, "claude-code", path)
     assert calls(sf) == [("t1", "Bash", "unknown", None, None)]
@@ -293,7 +293,9 @@ def test_an_answer_without_its_call_is_stored(lite: standfast.Standfast, tmp_pat
 
 
 def test_a_fork_imports_only_its_new_records(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """Known by uuid across files: each belongs to the session that had it first, and the fork says where from."""
+    """A record in two files has the same uuid. It belongs to the session that had it first, and the fork names its
+    origin.
+    """
     run(sf, "claude-code", write(tmp_path / "a.jsonl", *night(count=2)))
     forked = [record | {"sessionId": "fork", "forkedFrom": {"sessionId": SESSION}} for record in night(count=2)]
     own = user("mine", "another way", sessionId="fork")
@@ -437,7 +439,7 @@ def usage(sf: standfast.Standfast) -> list[tuple[Any, ...]]:
 
 
 def test_a_codex_counter_that_falls_is_another_one(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-26: a resumed session counts its tokens from 0 again. The importer adds both counters."""
+    """001-26: a resumed session counts its tokens from 0 again. The importer adds the two counts."""
     path = rollout(tmp_path, THREAD)
     run(sf, "codex", write(path, meta(THREAD), total(1000, 1), total(5000, 7), total(300, 2), total(300, 2)))
     assert usage(sf) == [(f"codex:{THREAD}:total", 5300, 9)]
@@ -446,7 +448,7 @@ def test_a_codex_counter_that_falls_is_another_one(sf: standfast.Standfast, tmp_
 def test_a_codex_counter_falls_also_between_two_imports_and_when_all_is_read_again(
     sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """001-26: where an import ended makes no difference, nor does a second one."""
+    """001-26: the sum does not depend on where an import ended or whether the file is imported again."""
     path = rollout(tmp_path, THREAD)
     lines = [meta(THREAD), total(1000), total(5000), total(300), total(400), total(0), total(7)]
     for count in range(2, len(lines) + 1):
@@ -465,7 +467,7 @@ def test_a_codex_counter_falls_also_between_two_imports_and_when_all_is_read_aga
 def test_a_file_that_takes_too_long_is_skipped_with_a_note(
     sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
 ) -> None:
-    """000-9: the time one file may take is limited, and it is said where it stopped."""
+    """000-9: the time for one file is limited, and the note says where the import stopped."""
     words = [message("user", f"word {n}") for n in range(10)]
     path = write(rollout(tmp_path, THREAD), meta(THREAD), *words)
     monkeypatch.setattr(files, "PIECE_LINES", 3)
@@ -481,7 +483,9 @@ def test_a_file_that_takes_too_long_is_skipped_with_a_note(
 
 
 def test_a_codex_fork_leaves_what_it_repeats_with_its_parent(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """Older forks copy the parent's rows, without ids: what repeats in order is a copy, the first other row is not."""
+    """Older forks copy the parent's rows without ids. Rows equal to the parent's are copies, up to the first
+    different row.
+    """
     shared = [message("user", "one"), message("assistant", "two"), message("user", "one")]
     run(sf, "codex", write(rollout(tmp_path, THREAD), meta(THREAD), *shared, message("assistant", "here")))
     own = [message("assistant", "there"), message("user", "one")]
@@ -494,7 +498,7 @@ def test_a_codex_fork_leaves_what_it_repeats_with_its_parent(sf: standfast.Stand
 def test_a_codex_fork_that_was_imported_before_its_parent_ends_the_same(
     sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    """In either order, and while both files grow: repeated records stay with the parent."""
+    """The files are imported in either order while both grow: repeated records belong to the parent."""
     monkeypatch.setattr(files, "PIECE_LINES", piece)
     call = codex("response_item", {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": "{}"})
     shared = [message("user", "one"), message("assistant", "two"), call, message("user", "three")]
@@ -637,7 +641,7 @@ def test_a_retracted_message_is_stored_and_marked(sf: standfast.Standfast, tmp_p
     append(path, messages[0])
     run(sf, "gemini-cli", path)
     stands = rows(sf, "SELECT content FROM message WHERE retracted_us IS NULL")
-    assert [row["content"] for row in stands] == ["word 0"]  # the record was added again, so it counts again
+    assert [row["content"] for row in stands] == ["word 0"]  # the record was added again, so it counts once more
 
 
 def test_a_rewritten_document_is_compared_message_by_message(lite: standfast.Standfast, tmp_path: Path) -> None:
@@ -692,7 +696,7 @@ def test_an_opencode_database_that_grows_is_read_again_where_it_changed(
     put("m2", 20, tool | {"state": done})
     found = run(lite, "opencode", path)
     assert (found.messages, calls(lite)) == (0, [("c1", "bash", "ok", "a", 0)])
-    assert found.counts["types"]["message"] == 1  # only the changed session
+    assert found.counts["types"]["message"] == 1  # only the changed session was imported
     assert run(lite, "opencode", path).outcome == "same"
     database.close()
 
@@ -701,7 +705,7 @@ def test_an_opencode_database_that_grows_is_read_again_where_it_changed(
 def test_an_opencode_database_with_a_view_for_a_table_is_refused(
     lite: standfast.Standfast, tmp_path: Path, table: str
 ) -> None:
-    """R45, 000-9: only tables are read; a view may have no end."""
+    """R45, 000-9: the importer reads only tables, because the rows of a view may never end."""
     import apsw
 
     path = tmp_path / "opencode.db"
@@ -725,7 +729,7 @@ def test_an_opencode_database_with_a_view_for_a_table_is_refused(
 def test_an_opencode_database_that_takes_too_long_is_reported(
     lite: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R45, 000-9: the limit holds inside a query of SQLite, too."""
+    """R45, 000-9: the time limit also stops a running SQLite query."""
     import apsw
 
     from standfast.interchange.transcripts import opencode
@@ -746,7 +750,9 @@ def test_an_opencode_database_that_takes_too_long_is_reported(
 
 
 def test_a_json_session_is_imported_without_its_commands(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-6, 002-3: messages, tool results, decisions and values; never a command that would verify one (001-63)."""
+    """001-6, 002-3: messages, tool results, decisions and values are imported, but not commands that verify a value
+    (001-63).
+    """
     path = tmp_path / "mine.json"
     path.write_text(
         json.dumps(
@@ -900,7 +906,7 @@ def test_a_hostile_line_stops_no_other_agents_import_either(
 def test_a_hostile_line_is_stored_or_counted_and_the_lines_around_it_are_imported(
     sf: standfast.Standfast, tmp_path: Path
 ) -> None:
-    """Nothing a stranger writes into a transcript stops the import of the rest, or reaches outside the store."""
+    """A malicious line stops the import of no other line, and changes nothing outside the store."""
     survives(sf, tmp_path, "claude-code")
 
 
@@ -953,13 +959,13 @@ def test_a_path_that_is_no_regular_file_is_skipped(lite: standfast.Standfast, tm
         lite.imports.run("missing", folder)
 
 
-# -- together ----------------------------------------------------------------------------------------------------
+# -- together with other importers -------------------------------------------------------------------------------
 
 
 def test_many_importers_at_once_leave_what_one_leaves(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two that read one file the slower continues where the faster is."""
+    """Two importers read one file: the slower one continues at the position of the faster one."""
     monkeypatch.setattr(files, "PIECE_LINES", 20)
     folder = tmp_path / "p"
     for number in range(3):
@@ -976,7 +982,7 @@ def test_many_importers_at_once_leave_what_one_leaves(
     def work(lite: standfast.Standfast) -> None:
         try:
             lite.imports.run("claude-code", folder)
-        except BaseException as error:  # noqa: BLE001 - said by the test itself
+        except BaseException as error:  # noqa: BLE001 - the test checks the errors itself
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(lite,)) for lite in handles]
@@ -994,7 +1000,7 @@ def test_many_importers_at_once_leave_what_one_leaves(
 
 
 def test_a_hook_and_an_import_share_the_session_and_the_call(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """The key is the agent and its own id of the session: what a hook opened the transcript continues with."""
+    """Both use the agent and its session id as the key, so the transcript continues the session that a hook opened."""
     opened = sf.sessions.open(f"claude-code:{SESSION}", agent="claude-code")
     run(sf, "claude-code", write(tmp_path / "s.jsonl", *night()))
     session = sf.sessions.get(f"claude-code:{SESSION}")
@@ -1005,7 +1011,7 @@ def test_a_hook_and_an_import_share_the_session_and_the_call(sf: standfast.Stand
 def test_the_timeline_answers_about_last_tuesday_right_after_an_import(
     sf: standfast.Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-17: without hooks the timeline shows what happened at 3am on Tuesday. 000-18: its rows are marked `said`."""
+    """000-17: without hooks, the timeline shows the events of 3am on Tuesday. 000-18: its rows are marked `said`."""
     import time
 
     monkeypatch.setenv("TZ", "UTC")
@@ -1037,11 +1043,11 @@ def test_an_import_is_one_row_of_the_journal_per_batch(
 
 
 def test_memory_is_flat_in_the_size_of_the_file(tmp_path: Path) -> None:
-    """Measured: a file that is 27 MB larger takes at most two pieces (8 MB) more memory."""
+    """Measured: for a file that is 27 MB larger, memory grows by at most two pieces (8 MB)."""
     import tracemalloc
 
     peaks, path = [], tmp_path
-    for size in (3000, 12000):  # more than two pieces; more than eight
+    for size in (3000, 12000):  # growth of more than two pieces, for a file with more than eight
         folder = tmp_path / str(size)
         path = write(folder / "s.jsonl", *(user(f"{size}-{n}", "x" * 3000) for n in range(size)))
         with standfast.open(folder / "standfast.db", data_dir=folder) as sf:
@@ -1057,7 +1063,7 @@ def test_memory_is_flat_in_the_size_of_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini-cli", "opencode"])
 def test_one_conversation_in_the_format_of_each_agent_is_the_same(lite: standfast.Standfast, agent: str) -> None:
-    """000-9: a question, a failed command and an answer, as each agent writes them."""
+    """000-9: a question, a failed command and an answer, in the format of each agent."""
     (path,) = (Path(__file__).parents[1] / "fixtures" / "transcripts" / agent).iterdir()
     found = run(lite, agent, path)
     assert (found.outcome, found.counts["bad"], found.counts["unknown"]) == ("new", 0, {})

@@ -1,6 +1,7 @@
-"""Real transcripts of every era, imported with exactly the counts that were taken by hand.
+"""Real transcripts from each version of the formats are imported with exactly the counts that a person counted.
 
-The samples lie beside this checkout and are never copied into it. Without them these tests say so.
+The samples are in a folder beside this checkout and are never copied into it. Without the folder, the tests are
+skipped.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def differences(expected: dict[str, Any], found: Imported, tally: dict[str, int]
 
 
 def test_claude_code(sf: standfast.Standfast) -> None:
-    """000-9: every record, call and answer is there; the usage of a response is counted once."""
+    """000-9: every record, call and answer is imported. The usage of a response is counted once."""
     for name, expected in of("claude-code").items():
         found = one(sf.imports.run("claude-code", SAMPLES / name))
         tally = tallied(sf, name)
@@ -81,7 +82,9 @@ def test_claude_code(sf: standfast.Standfast) -> None:
 
 
 def test_codex(sf: standfast.Standfast) -> None:
-    """000-9: bare rows, envelopes and ordinals; the total of the file where responses are not counted singly."""
+    """000-9: the formats are bare rows, envelopes and ordinals. If responses have no counts, the total of the file
+    counts.
+    """
     for name, expected in of("codex").items():
         found = one(sf.imports.run("codex", SAMPLES / name))
         tally = tallied(sf, name)
@@ -148,7 +151,7 @@ def test_opencode(sf: standfast.Standfast) -> None:
 
 
 def test_everything_again_writes_nothing(tmp_path: Path) -> None:
-    """A whole directory with all kinds of files at once; then again."""
+    """A first import reads a directory with all kinds of files. A second one writes nothing."""
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path / "data") as sf:
         for agent in ("claude-code", "codex", "gemini-cli", "opencode"):
             first = sf.imports.run(agent, SAMPLES / agent)

@@ -1,4 +1,4 @@
-"""Exports: no secret is in a bundle, text or push, and records that return are equal."""
+"""Exports: a bundle, text or push holds no secret, and a record is unchanged after export and import."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def planted(count: int) -> list[str]:
 
 
 def test_no_planted_secret_leaves_the_store(sf: Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """001-21, 002-44: 500 secrets in every kind of row; none is in the bundle, the text or the push."""
+    """001-21, 002-44: each kind of row holds some of 500 secrets. The bundle, the text and the push have none of
+    them.
+    """
     monkeypatch.setattr(push, "SETTLED_US", -1)  # as if a minute had passed
     secrets = planted(500)
     with sf.session("leaky") as s:
@@ -74,7 +76,7 @@ def test_no_planted_secret_leaves_the_store(sf: Standfast, tmp_path: Path, monke
 
 
 def test_files_exported_and_imported_on_both_engines_are_equal(sf: Standfast, tmp_path: Path) -> None:
-    """001-39, 001-21: files, SQLite, PostgreSQL, SQLite, files: the same records."""
+    """001-39, 001-21: files to SQLite to PostgreSQL to SQLite to files returns the same records."""
     records = {f"k{n}": {"n": n, "text": "ä\t\n\"'", "list": [None, 1.5, True, {}]} for n in range(40)}
     files.write(tmp_path / "plan.json", records)
     with standfast.open(tmp_path / "a.db", data_dir=tmp_path / "a") as first:
@@ -101,7 +103,7 @@ def test_an_import_that_writes_before_it_has_read_every_file_changes_the_store(t
 @pytest.mark.usefixtures("sf")
 @pytest.mark.parametrize("campaign", [interchange.zips, interchange.lines])
 def test_a_sample_of_damaged_inputs_is_refused(campaign: Campaign, engine_url: str, tmp_path: Path) -> None:
-    """002-3: the campaigns inputs-bundles and inputs-text, cut short."""
+    """002-3: short runs of the campaigns inputs-bundles and inputs-text."""
     outcome = campaign(tmp_path, seed=7, url=engine_url, inputs=12)
     assert outcome.bad == []
     assert outcome.seen["refused"] >= 4

@@ -1,4 +1,4 @@
-"""Items by their own methods: what LangGraph's store does not reach."""
+"""The methods of items that LangGraph's store does not call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: in the transaction of the change, followed without a gap, proven by receipts."""
+"""The journal is written in the transaction of the change, followed without gaps, and checked by receipts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_invalid_cursor_is_refused(sf: standfast.Standfast, cursor: str) -> N
 
 
 def test_a_tail_beside_writers_in_many_processes_neither_skips_nor_repeats(engine_url: str, tmp_path: Path) -> None:
-    """Some transactions append early and commit late, which on PostgreSQL others overtake."""
+    """Some transactions append early and commit late. On PostgreSQL, other transactions commit before them."""
     writers, events = 4, 60
     with standfast.open(engine_url, data_dir=tmp_path / "data") as sf, Nursery(words=tmp_path / "words") as nursery:
         starters: list[dict[str, object]] = [
@@ -116,7 +116,7 @@ def test_a_tail_beside_writers_in_many_processes_neither_skips_nor_repeats(engin
 
 
 def test_an_event_that_is_committed_late_is_not_skipped_on_postgresql(pg_database: str, tmp_path: Path) -> None:
-    """A cursor of the sequence alone would have passed it."""
+    """A cursor that holds only the sequence number would skip this event."""
     with (
         standfast.open(pg_database, data_dir=tmp_path / "data") as sf,
         standfast.open(pg_database, data_dir=tmp_path / "data") as other,
@@ -191,7 +191,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("column", CHANGES)
 def test_a_row_that_was_changed_is_found_out(tmp_path: Path, column: str) -> None:
-    """Tampering that gets past the guard triggers is still detected with a receipt."""
+    """A receipt detects a changed row also if the change got past the guard triggers."""
     path = tmp_path / "standfast.db"
     with standfast.open(path, data_dir=tmp_path) as sf:
         receipt = append(sf, "thing-1", state="done", data={"amount": 1})
@@ -205,7 +205,9 @@ def test_a_row_that_was_changed_is_found_out(tmp_path: Path, column: str) -> Non
 
 
 def test_a_row_that_was_changed_on_postgresql_is_found_out(pg_database: str, tmp_path: Path) -> None:
-    """R33: a trigger refuses the change; an owner who turns it off is found out by a receipt."""
+    """R33: a trigger refuses the change. If the owner of the table turns the trigger off, a receipt detects the
+    change.
+    """
     import psycopg
 
     with standfast.open(pg_database, data_dir=tmp_path) as sf:

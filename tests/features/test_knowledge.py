@@ -1,4 +1,4 @@
-"""Knowledge: texts with their sources, found by words and by vectors, on both engines."""
+"""Knowledge: texts with their sources, searched by words and by vectors, on both engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def vector(seed: object) -> list[float]:
 
 
 def nearest(query: list[float], rows: dict[str, list[float]], k: int) -> list[str]:
-    """Brute force, in float64."""
+    """The nearest vectors by brute force, in float64."""
 
     def cosine(other: list[float]) -> float:
         length = sum(x * x for x in other) ** 0.5
@@ -94,7 +94,7 @@ def test_word_and_vector_rankings_are_joined_by_reciprocal_rank(sf: standfast.St
 
 @pytest.mark.parametrize("library", ["with a library", "plain Python"])
 def test_a_search_by_vector_is_exact(sf: standfast.Standfast, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """001-51: recall 1.0 against brute force, with sqlite-vec, with pgvector and without either."""
+    """001-51: search returns the same as brute force (recall 1.0) with sqlite-vec, with pgvector and without either."""
     if library == "plain Python":
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     else:

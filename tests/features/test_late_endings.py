@@ -1,7 +1,7 @@
-"""Late endings: a holder that slept too long is refused for every method, and changes nothing.
+"""Late endings: each method refuses a holder whose lease ended long ago, and changes nothing.
 
-Every method that ends, renews or gives back a hold is called with the first hold while a second one is alive: once
-when another actor has it, and once when the same actor has it again, with a newer fence.
+The tests call every method that ends, renews or gives back a hold. They pass the first hold after a second one was
+taken, by another actor or by the same actor with a newer fencing token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def bob(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[standfa
 
 
 def take_over(sf: standfast.Standfast, kind: str, id: str, clock: ManualClock) -> object:
-    """Take it once the time of its holder has run out."""
+    """Take the hold after the lease of its holder has ended."""
     clock.advance("16m")
     HOLDS[kind].free(sf)
     clock.advance(1)
@@ -51,7 +51,7 @@ def take_over(sf: standfast.Standfast, kind: str, id: str, clock: ManualClock) -
 def test_a_late_holder_cannot_end_what_another_has(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock, kind: str, ending: str
 ) -> None:
-    """002-9: the second holder works; the first one returns with its old fencing token."""
+    """002-9: the second holder has the lease when the first one returns with its old fencing token."""
     id = HOLDS[kind].make(ann)
     first = HOLDS[kind].take(ann, id)
     take_over(bob, kind, id, clock)

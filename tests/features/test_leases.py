@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, a dead one is recognised, and time that no clock setting changes ends it."""
+"""Leases: one holder at a time. A dead holder is recognised, and setting the wall clock ends no lease."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def place(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[Open]:
-    """Open handles on one store: `place(actor="ann")` is ann at her command line, `place()` this process."""
+    """Open handles on one store: `place(actor="ann")` is ann at a command line, `place()` is this process."""
     handles: list[standfast.Standfast] = []
 
     def enter(actor: str | None = None) -> standfast.Standfast:
@@ -59,7 +59,7 @@ def bob(place: Open) -> standfast.Standfast:
 
 
 def held_by(sf: standfast.Standfast, holder: str) -> standfast.Standfast:
-    """The same store, as another process would see it."""
+    """The same handle with another holder, as in another process."""
     old = sf._store.caller
     sf._store.caller = Caller(actor=old.actor, holder=holder, scope=old.scope, clock=old.clock)
     return sf
@@ -115,7 +115,9 @@ def test_an_actor_that_asks_again_keeps_its_lock_and_its_fence(
 
 
 def test_a_process_that_has_a_lock_is_refused_a_second_time(place: Open) -> None:
-    """001-67: never nested. Two threads of one process are two holders: neither can mean the other's lock."""
+    """001-67: locks are not nested. Two threads of one process are two holders, and neither can release the other's
+    lock.
+    """
     sf = place()
     sf.leases.acquire("deploy")
     with pytest.raises(standfast.InProgress, match=f"process {os.getpid()} on"):
@@ -159,7 +161,7 @@ def test_held_locks_are_listed_in_pages(ann: standfast.Standfast, bob: standfast
 def test_taking_giving_back_and_taking_over_are_in_the_journal_and_renewing_is_not(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """001-26: what lasts a moment is not recorded."""
+    """001-26: renewals are not recorded, because each matters only until the next one."""
     lease = ann.leases.acquire("deploy", note="release 7")
     ann.leases.renew("deploy", lease.fence)
     ann.leases.release("deploy", lease.fence)
@@ -179,7 +181,7 @@ def test_taking_giving_back_and_taking_over_are_in_the_journal_and_renewing_is_n
 
 
 def test_a_block_holds_and_gives_back_also_when_it_fails(place: Open, bob: standfast.Standfast) -> None:
-    """001-66: the block is the lock: alone inside, given back however it ends."""
+    """001-66: inside the block, the caller holds the lock. The lock is given back however the block ends."""
     sf = place()
     with sf.leases.hold("deploy") as lease:
         assert lease.holder == sf._store.caller.holder
@@ -199,7 +201,7 @@ def test_a_block_holds_and_gives_back_also_when_it_fails(place: Open, bob: stand
 def test_a_block_that_lost_its_lock_raises_at_its_end(
     place: Open, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """A fence grows with each new holder: who slept too long is refused, even if its own clock says otherwise."""
+    """Each new holder gets a higher fencing token. The old holder is refused, even if its own clock shows time left."""
     sf = place()
 
     def oversleep() -> None:
@@ -213,7 +215,7 @@ def test_a_block_that_lost_its_lock_raises_at_its_end(
 
 
 def test_a_lock_cannot_be_held_inside_an_open_transaction(ann: standfast.Standfast) -> None:
-    """001-67: nor one kind of lock inside another."""
+    """001-67: nor may a lock of one kind be taken inside one of another kind."""
     with (
         ann.transaction() as tx,
         pytest.raises(standfast.InvalidInput, match="inside a transaction"),
@@ -277,7 +279,7 @@ def test_a_process_stops_believing_in_its_leases_before_they_end(place: Open, cl
 
 @pytest.fixture
 def on_sqlite(tmp_path: Path, clock: ManualClock) -> Iterator[tuple[standfast.Standfast, standfast.Standfast]]:
-    """This process and bob on one file: wall time means nothing there."""
+    """This process and bob open one SQLite file, where leases do not depend on wall time."""
     settings = config.load(tmp_path / "one.db", data_dir=tmp_path / "data", actor="bob")
     with (
         standfast.open(tmp_path / "one.db", data_dir=tmp_path / "data", clock=clock) as sf,
@@ -290,7 +292,7 @@ def on_sqlite(tmp_path: Path, clock: ManualClock) -> Iterator[tuple[standfast.St
 def test_setting_the_clock_ends_no_lease_and_lengthens_none(
     on_sqlite: tuple[standfast.Standfast, standfast.Standfast], clock: ManualClock, jump: str
 ) -> None:
-    """Wall time may jump: a lease counts the time this machine was awake."""
+    """Wall time may jump. A lease counts the time for which this machine was awake."""
     sf, bob = on_sqlite
     sf.leases.acquire("deploy")
     clock.jump(jump)
@@ -322,12 +324,12 @@ def test_a_reboot_ends_every_lease_also_of_actors(
     assert sf.leases.acquire("by bob").fence == 2
 
 
-# -- the dead and the living -------------------------------------------------------------------------------
+# -- dead and live holders ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing, to be killed or not."""
+    """A process that sleeps until the test kills it."""
     process = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
     yield process
     process.kill()
@@ -360,7 +362,9 @@ time.sleep(100)
 
 
 def test_a_killed_process_counts_as_dead_when_its_last_thread_has_exited(tmp_path: Path) -> None:
-    """Its first thread is a zombie before the others have closed their files: until then no process may take over."""
+    """Its first thread is a zombie before the others have closed their files. No process may take the lock over
+    until then.
+    """
     for number in range(15):
         door = tmp_path / str(number)
         with (
@@ -388,7 +392,9 @@ def test_a_pid_that_was_given_to_another_process_is_not_the_holder(sleeper: subp
     [{"boot": "00000000"}, {"namespace": "1"}, {"boot": "00000000", "namespace": "1"}, {"start": ""}],
 )
 def test_a_process_of_unknown_state_counts_as_alive(sleeper: subprocess.Popen[bytes], other: dict[str, str]) -> None:
-    """Another boot, another pid namespace: its pids are not ours. Its leases end by time."""
+    """The process has another boot id or another pid namespace, so its pid means nothing here. Its leases end by
+    time.
+    """
     holder = str(leases.process(sleeper.pid, SYSTEM)._replace(**other))
     if "start" not in other:
         sleeper.kill()
@@ -402,7 +408,7 @@ def test_an_actor_is_never_judged_by_processes(holder: str) -> None:
 
 
 def test_the_lock_of_a_killed_process_is_taken_at_once(engine_url: str, tmp_path: Path) -> None:
-    """000-1: within its term, without waiting for it."""
+    """000-1: the lease has time left, but the next caller does not wait for its end."""
     with (
         standfast.open(engine_url, data_dir=tmp_path / "data") as sf,
         Child(
@@ -416,7 +422,7 @@ def test_the_lock_of_a_killed_process_is_taken_at_once(engine_url: str, tmp_path
         with pytest.raises(standfast.InProgress):
             sf.leases.acquire("deploy")
         other.process.kill()
-        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # a zombie, as under a parent that does not care
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # a zombie, because its parent has not waited for it
         lease = sf.leases.acquire("deploy")
         assert lease.fence == 2
         assert sf.journal.about("lock:deploy")[-1].type == "lease.taken_over"
@@ -442,7 +448,7 @@ def test_eight_processes_get_one_lock_one_after_the_other(engine_url: str, tmp_p
 
 
 def work_alone(url: str, place: str, rounds: int = 3) -> None:
-    """Hold the lock three times; while holding it, hold a file that only a holder may make."""
+    """Take the lock three times. While holding it, create a file with O_EXCL: a second holder would fail."""
     import time
 
     with standfast.open(url, data_dir=os.path.join(place, "data")) as sf:
@@ -472,7 +478,7 @@ def in_namespace(*options: str) -> list[str]:
 
 
 def test_a_holder_in_another_pid_namespace_is_never_judged_by_its_pid(tmp_path: Path) -> None:
-    """Its pid is 1 in there, or another process's out here: only time ends its lease."""
+    """Its pid here is 1 or the pid of another process, so its lease ends by time only."""
     path, clock = tmp_path / "standfast.db", ManualClock(SYSTEM.now_us())
     with or_skip():
         prefix = in_namespace("--pid", "--mount-proc", "--kill-child")
@@ -488,7 +494,7 @@ def test_a_holder_in_another_pid_namespace_is_never_judged_by_its_pid(tmp_path: 
                 sf.leases.acquire("deploy")
             inside.kill()
             with pytest.raises(standfast.InProgress):
-                sf.leases.acquire("deploy")  # dead by now, but no process out here can know
+                sf.leases.acquire("deploy")  # it is dead, but processes outside its namespace cannot know that
     assert not leases.is_gone(str(found), clock)
 
 
@@ -517,7 +523,7 @@ def try_to_take(url: str, data_dir: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT SHOWN on this machine: another user needs root")
 def test_a_process_in_another_pid_namespace_is_not_judged_dead(sleeper: subprocess.Popen[bytes]) -> None:
-    """A system may hide other users' processes (hidepid): absent from /proc is not dead."""
+    """A system may hide other users' processes (hidepid), so a pid that /proc does not show may be alive."""
     with or_skip():
         prefix = in_namespace("--mount")
     script = (

@@ -1,6 +1,6 @@
-"""Lists of every resource: the rows of the caller's scope, and those of every scope on request.
+"""Lists of every resource: the rows of the caller's scope and, on request, those of every scope.
 
-The store holds the rows of neighbours (`tests/neighbours.py`), all of them in other scopes.
+The store also holds the rows of neighbours (`tests/neighbours.py`), all of them in other scopes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def listing(sf: Standfast, resource: str, method: str) -> Callable[..., list[Any
 def test_a_list_shows_its_own_scope_and_on_request_every_scope(
     sf: standfast.Standfast, resource: str, method: str
 ) -> None:
-    """Rows of another scope are not mixed in, and they can be found."""
+    """A list of one scope has no row of another scope. A list of every scope has them all."""
     rows = listing(sf, resource, method)
     assert rows() == []
     everything = rows(everywhere=True)

@@ -16,7 +16,7 @@ os._exit(0)
 
 
 def test_a_lock_of_a_dead_process_has_no_time_left(engine_url: str, tmp_path: Path) -> None:
-    """The next caller takes it at once, so the rest of its hour means nothing."""
+    """The next caller takes the lock immediately, so the text shows no remaining time."""
     data = tmp_path / "data"
     with Other(engine_url, data, DIES) as other:
         other.end()

@@ -1,4 +1,4 @@
-"""Locks from a shell: one holder at a time, around any command, for every signal that kills it."""
+"""Locks from a shell: one holder at a time, around any command. Each signal that kills the holder is tested."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sf(home: Path) -> Iterator[standfast.Standfast]:
-    """The store of the commands, seen from Python, outside any repository as they are."""
+    """The store that the commands use, opened from Python outside any repository, as the commands do."""
     settings = config.load(home / ".standfast" / "standfast.db", data_dir=home / ".standfast", cwd=home)
     with handle.connect(settings) as store:
         yield store
 
 
 class Running:
-    """`standfast lock NAME -- …` with a command that says its pid and waits for a line."""
+    """`standfast lock NAME -- …` with a command that prints its pid and waits for a line."""
 
     def __init__(self, home: Path, *words: str, code: str = SPEAKING, **variables: str) -> None:
         self.process = subprocess.Popen(
@@ -125,14 +125,14 @@ def test_a_killed_command_releases_its_lock_at_once(home: Path) -> None:
 
 
 def test_a_command_whose_keeper_was_killed_holds_the_lock_until_it_ends(home: Path) -> None:
-    """The holder is the process that does the work."""
+    """The lock belongs to the process that does the work."""
     with Running(home, "deploy") as running:
         running.process.kill()
         running.process.wait()
         assert run("lock", "deploy", "--", "true", home=home).returncode == 75
         os.kill(running.pid, signal.SIGKILL)
         with handle.connect(config.load(data_dir=home / ".standfast", cwd=home)) as store:
-            while store.leases.get("deploy").standing == "live":  # until the kernel has ended it
+            while store.leases.get("deploy").standing == "live":  # until the kernel has ended the process
                 pass
         assert run("lock", "deploy", "--", "true", home=home).returncode == 0
 
@@ -178,7 +178,7 @@ def test_waiting_has_an_end_and_can_be_given_up(home: Path) -> None:
 
 
 def _has_a_child(pid: int) -> bool:
-    """The command is started, stopped, before the lock is asked for."""
+    """Whether the child is there: `standfast lock` starts the command, stopped, before it asks for the lock."""
     return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text().strip())
 
 
@@ -191,7 +191,7 @@ def test_a_lock_that_is_taken_after_the_command_ended_was_not_lost(home: Path, s
     assert _released(Out("json"), sf, held, 9, kept=False) == 9
 
 
-# -- without one ---------------------------------------------------------------------------------------------
+# -- without a command ---------------------------------------------------------------------------------------
 
 
 def test_an_actor_holds_a_lock_between_its_commands(home: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_lock_may_be_tied_to_a_process(home: Path) -> None:
     held = json.loads(run("lock", "deploy", "--while", str(sleeper.pid), "--json", home=home).stdout)["data"]
     assert f":{sleeper.pid}:" in held["holder"]
     assert run("lock", "deploy", home=home, STANDFAST_ACTOR="bob").returncode == 75
-    assert run("lock", "deploy", "--release", home=home).returncode == 0  # the actor that took it gives it back
+    assert run("lock", "deploy", "--release", home=home).returncode == 0  # the actor that took the lock gives it back
     run("lock", "deploy", "--while", str(sleeper.pid), home=home)
     sleeper.kill()
     sleeper.wait()
@@ -243,7 +243,7 @@ def test_python_and_shells_see_one_lock(home: Path, sf: standfast.Standfast) -> 
 
 
 def test_locks_are_listed_with_their_holders(home: Path) -> None:
-    nothing = run("lock", "--json", home=home)  # there is no store yet: a list of it is empty, and looking makes none
+    nothing = run("lock", "--json", home=home)  # there is no store yet: the list is empty, and no store is created
     assert (nothing.returncode, json.loads(nothing.stdout)["data"]) == (0, []), nothing.stderr
     assert "there is no store" in run("lock", home=home).stderr
     assert not list(home.rglob("standfast.db"))

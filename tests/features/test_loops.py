@@ -1,4 +1,4 @@
-"""Loops: kept by name, fired once per slot, paused and resumed with a row for everything that was due."""
+"""Loops: stored by name, fired once per slot, paused and resumed. Every slot that was due has a row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def place(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[Open]:
-    """Handles on one store, in whichever scope."""
+    """Open handles on one store, each with the given scope."""
     handles: list[standfast.Standfast] = []
 
     def enter(scope: str = "here") -> standfast.Standfast:
@@ -46,7 +46,7 @@ def sf(place: Open) -> standfast.Standfast:
 
 
 def told(runs: list[Run]) -> list[tuple[str, int]]:
-    """State and minutes since the beginning of the year, in the order of the slots."""
+    """State and slot (in minutes since the beginning of the year) of each run, in the order of the slots."""
     return [
         (run.state, (run.slot_us - 1_767_225_600_000_000) // MINUTE_US) for run in sorted(runs, key=lambda r: r.slot_us)
     ]
@@ -62,7 +62,7 @@ def perform(sf: standfast.Standfast, exit_code: int = 0) -> Run:
     return sf.runs.finish(run.id, run.attempt, exit_code=exit_code, duration="1s")
 
 
-# -- keeping ---------------------------------------------------------------------------------------------
+# -- add, change, remove ---------------------------------------------------------------------------------
 
 
 def test_the_same_loop_again_changes_nothing_and_another_specification_changes_it(
@@ -204,7 +204,7 @@ def test_overlap_skip_leaves_a_row_and_queue_waits_its_turn(sf: standfast.Standf
     assert states["nightly"].state == "skipped"
     assert "Thu 2026-01-01 00:15:00 UTC was not over" in (states["nightly"].reason or "")
     assert states["patient"].state == "queued"
-    assert sf.runs.claim(host="b") is None  # the first one still goes
+    assert sf.runs.claim(host="b") is None  # the first run is still going
     sf.runs.finish(first["patient"].id, 1, exit_code=0, duration="1us")
     assert (sf.runs.claim(host="b") or first["patient"]).id == states["patient"].id
 
@@ -252,7 +252,7 @@ def test_one_moment_is_fired_once_and_the_loop_is_finished(sf: standfast.Standfa
 
 
 def test_two_that_fire_at_once_make_one_run_per_slot(place: Open, clock: ManualClock) -> None:
-    """000-36: two daemons never run the same due job twice."""
+    """000-36: two daemons never run one slot twice."""
     stores = [place(), place()]
     for n in range(12):
         stores[0].loops.add(f"loop {n}", ["true"], every="15m", catch_up="all", catch_up_max=3)
@@ -307,7 +307,7 @@ def test_a_paused_loop_skips_each_slot_with_the_reason(sf: standfast.Standfast, 
 def test_what_was_due_when_a_loop_was_paused_changed_or_removed_has_its_row(
     sf: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """It was not fired; after any change of the loop every slot has its row."""
+    """The slot was due and did not fire. After any change of the loop, every slot has its row."""
     nightly(sf)
     clock.advance("16m")
     sf.loops.pause("nightly", "why not")
@@ -356,7 +356,7 @@ def test_failures_in_a_row_pause_the_loop_and_that_is_announced_once(
 
 
 def _lines(path: Path) -> list[str]:
-    """The output of a command without a waiter, once it has."""
+    """The lines of a command that no process waits for, once it has written them."""
     import time
 
     for _ in range(500):
@@ -387,11 +387,11 @@ def test_a_loop_whose_time_zone_is_not_known_here_pauses_and_keeps_no_other_from
     assert told(sf.runs.list("abroad")) == [("skipped", 15), ("skipped", 30)]
 
 
-# -- absent ----------------------------------------------------------------------------------------------
+# -- loops that no longer fire ---------------------------------------------------------------------------
 
 
 def test_a_loop_that_stopped_firing_is_recognised_by_its_schedule(sf: standfast.Standfast, clock: ManualClock) -> None:
-    """000-16: a nightly job that silently stopped firing three weeks ago."""
+    """000-16: a nightly job silently stopped firing three weeks ago."""
     nightly(sf, every=None, cron="0 3 * * *", zone="Europe/Berlin")
     clock.advance("1d")
     sf.loops.fire_due()
@@ -402,7 +402,7 @@ def test_a_loop_that_stopped_firing_is_recognised_by_its_schedule(sf: standfast.
     assert absent.slot_us == sf.runs.list()[0].slot_us + DAY_US
     sf.loops.pause("nightly", "holidays")
     clock.advance("2d")
-    assert sf.loops.absent() == []  # paused is not absent
+    assert sf.loops.absent() == []  # a paused loop is not absent
 
 
 def test_the_next_thing_to_do_is_a_slot_or_a_run_that_is_ready(sf: standfast.Standfast, clock: ManualClock) -> None:
@@ -419,7 +419,7 @@ def test_the_next_thing_to_do_is_a_slot_or_a_run_that_is_ready(sf: standfast.Sta
     run = sf.runs.claim(host="here")
     assert sf.loops.next_due_us() == slot_us + 15 * MINUTE_US
     sf.runs.ask("nightly")
-    assert sf.loops.next_due_us() == slot_us + 15 * MINUTE_US  # it waits behind the one that goes
+    assert sf.loops.next_due_us() == slot_us + 15 * MINUTE_US  # the run waits for the running one
     assert run is not None
 
 

@@ -25,14 +25,14 @@ OTHER = f"{MINE.partition('@')[0]}@other-host"
 
 @pytest.fixture
 def sf(engine_url: str, tmp_path: Path) -> Iterator[standfast.Standfast]:
-    """An hour later than it is, so that a loop added for soon is due at once."""
+    """The clock is an hour ahead, so that a loop added for the next hour is due now."""
     with opened(engine_url, tmp_path / "data", clock=Later()) as store:
         yield store
 
 
 @pytest.fixture
 def on_other_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Until `undo` this process is on another machine, as far as its account says."""
+    """Until `undo`, `os.uname` returns another host name, so that accounts are those of another machine."""
     real = os.uname()
     fields = ("sysname", "nodename", "release", "version", "machine")
     named = SimpleNamespace(**{name: getattr(real, name) for name in fields} | {"nodename": "other-host"})
@@ -47,13 +47,13 @@ def add(sf: standfast.Standfast, name: str, command: list[str]) -> standfast.Loo
 
 
 def listing(sf: standfast.Standfast, *accounts: str) -> standfast.Standfast:
-    """The same handle with a configuration that lists these accounts."""
+    """The same handle, with a configuration that lists these accounts."""
     sf.settings = sf.settings._replace(options=sf.settings.options.replace(accounts=accounts))
     return sf
 
 
 def ticked(sf: standfast.Standfast, witness: Path) -> dict[tuple[str, int], int]:
-    """The commands that ran after ten ticks of a daemon, and after time to end them."""
+    """The commands that ran in ten ticks of a daemon, once all of them have ended."""
     serving = daemon(sf)
     for _ in range(10):
         serving.tick(woken=True)
@@ -78,7 +78,9 @@ def test_a_loop_names_the_account_that_wrote_it(sf: standfast.Standfast) -> None
 def test_a_daemon_runs_no_loop_of_another_account(
     sf: standfast.Standfast, tmp_path: Path, on_other_host: pytest.MonkeyPatch
 ) -> None:
-    """R24, 002-49: the loop of another account is neither fired nor run, and named with what to configure."""
+    """R24, 002-49: a loop of another account is neither fired nor run. The daemon names the loop and the setting to
+    change.
+    """
     theirs = add(sf, "theirs", noting(tmp_path / "out"))
     assert theirs.account == OTHER
     on_other_host.undo()
@@ -103,7 +105,7 @@ def test_a_daemon_runs_the_loops_of_accounts_that_its_configuration_lists(
 
 
 def test_daemons_of_one_set_of_accounts_take_turns_and_others_do_not_wait(sf: standfast.Standfast) -> None:
-    """000-36: two machines list each other; a third account is not kept waiting by them."""
+    """000-36: each of two machines lists the other's account. A third account does not wait for them."""
     assert leader_lease.name_of([MINE, OTHER]) == leader_lease.name_of([OTHER, MINE, MINE])
     assert leader_lease.name_of([MINE]) != leader_lease.name_of([OTHER])
     assert len(leader_lease.name_of([f"user-{n}@host" for n in range(100)])) <= leader_lease.NAME_MAX
@@ -116,7 +118,7 @@ def test_daemons_of_one_set_of_accounts_take_turns_and_others_do_not_wait(sf: st
 
 
 def test_a_run_of_another_account_is_not_claimed(sf: standfast.Standfast, on_other_host: pytest.MonkeyPatch) -> None:
-    """R24: also if its slot has a row already."""
+    """R24: nor if its slot has a row already."""
     add(sf, "theirs", ["true"])
     sf.loops.fire_due()
     on_other_host.undo()
@@ -130,7 +132,7 @@ def test_a_run_of_another_account_is_not_claimed(sf: standfast.Standfast, on_oth
 def test_a_changed_loop_belongs_to_the_account_that_changed_it(
     sf: standfast.Standfast, on_other_host: pytest.MonkeyPatch
 ) -> None:
-    """R24: who writes another command into a loop does not get it run by the account that wrote the first one."""
+    """R24: the first author's account never runs a command that another account wrote into the loop."""
     add(sf, "nightly", ["true"])
     on_other_host.undo()
     assert (add(sf, "nightly", ["true"]).change, sf.loops.get("nightly").account) == ("same", OTHER)
@@ -140,7 +142,7 @@ def test_a_changed_loop_belongs_to_the_account_that_changed_it(
 def test_commands_name_the_account_and_show_the_command_of_another_one_first(
     sf: standfast.Standfast, tmp_path: Path, on_other_host: pytest.MonkeyPatch
 ) -> None:
-    """R24, R32: `loop list` and `loop show` name it; `--here` asks on a terminal before it runs."""
+    """R24, R32: `loop list` and `loop show` name the account. On a terminal, `--here` asks before the command runs."""
     add(sf, "theirs", noting(tmp_path / "out"))
     on_other_host.undo()
     where = {"STANDFAST_DB_URL": sf.settings.target.location, "STANDFAST_DATA_DIR": sf.settings.data_dir}
@@ -156,7 +158,7 @@ CONFIG = '[daemon]\naccounts = ["ops@a", "ops@b"]\n'
 
 
 def test_only_the_data_directorys_configuration_lists_accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R24: a repository cannot make a daemon run loops of others, trusted or not."""
+    """R24: the configuration of a repository, trusted or not, cannot make a daemon run loops of other accounts."""
     project = tmp_path / "project" / ".standfast"
     project.mkdir(parents=True)
     (project / "config.toml").write_text(CONFIG)

@@ -30,7 +30,7 @@ RUN_COLUMNS = "id, loop_id, scope, slot_us, slots, source, state, attempt, ready
 
 
 def fill(table: str, columns: str, values: str, number: int) -> Statement:
-    """`number` rows, counted by n."""
+    """`number` rows. The statement sees the number of each row as n."""
     series = {
         "sqlite": f"WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < {number})",
         "postgres": f"WITH i (n) AS (SELECT * FROM generate_series(1, {number}))",
@@ -93,7 +93,7 @@ def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[str]:
-    """How the engine would do it, a step a line."""
+    """The engine's query plan, one line per step."""
     explained = copy.copy(asked)
     explained.columns = None
     explained.sqlite = f"EXPLAIN QUERY PLAN {asked.sqlite}"
@@ -111,7 +111,7 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[st
 def test_it_never_reads_the_history_from_end_to_end(full: standfast.Standfast, asked: Statement, params: Row) -> None:
     steps = plan(full, asked, **params)
     read = [step for step in steps if re.search(r"Seq Scan on (run|loop)|^SCAN (run|loop|[rlo])$", step)]
-    # Beside a run that was found, PostgreSQL may read four hundred loops at once; the timeline goes loop by loop.
+    # For each run found, PostgreSQL may read all 400 loops. The timeline reads loop by loop.
     by_loop = full.engine.name == "postgres" or asked is timeline.SQL.slots_between
     assert [step for step in read if not by_loop or " on run" in step or "SCAN r" in step] == [], "\n".join(steps)
 

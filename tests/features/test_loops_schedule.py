@@ -1,4 +1,4 @@
-"""When a loop is due: compared with a walk over every minute, also where the clocks change."""
+"""When a loop is due: compared with a walk over every minute, also across changes to and from summer time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def us(text: str) -> int:
 
 
 def walked(text: str, zone: ZoneInfo, from_s: int, until_s: int) -> list[int]:
-    """The definition: look at the wall clock every minute."""
+    """The reference implementation: look at the wall clock of every minute."""
     fields = CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001
     fixed = not any(field.startswith("*") for field in text.split()[:2])
 
@@ -57,7 +57,7 @@ def walked(text: str, zone: ZoneInfo, from_s: int, until_s: int) -> list[int]:
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_cron_is_right_over_every_change_of_clocks(zone: str) -> None:
-    """000-16: an hour that is skipped or repeated loses no slot and doubles none."""
+    """000-16: where an hour is skipped or repeated, no slot is lost or doubled."""
     draw, there = random.Random(zone), ZoneInfo(zone)
     moments = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(366 * 24)]
     offsets = [moment.astimezone(there).utcoffset() for moment in moments]
@@ -105,7 +105,7 @@ def test_an_interval_does_not_drift_and_no_change_of_clocks_moves_it() -> None:
     assert every.after(us("2026-03-29T03:01:00+02:00")) == us("2026-03-29T03:07:00+02:00")
     slot_us = us("2026-03-29T00:07:00+01:00")
     for n in range(1, 1000):
-        slot_us = every.after(slot_us + (n * 7919 % 900) * SECOND_US) or 0  # each call is late by another time
+        slot_us = every.after(slot_us + (n * 7919 % 900) * SECOND_US) or 0  # each call is late by a different time
         assert (slot_us - us("2026-03-29T00:07:00+01:00")) % (15 * MINUTE_US) == 0
 
 

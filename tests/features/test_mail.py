@@ -1,4 +1,4 @@
-"""Mail: sent once, taken by one, done once, or a dead letter that says why; every verb on both engines."""
+"""Mail: sent once, taken by one reader, done once, or a dead letter with a reason. Every verb on both engines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def place(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[Open]:
-    """Open handles on one store: `place("ann")` is ann at her command line, `place()` this process."""
+    """Open handles on one store: `place("ann")` is ann at a command line, `place()` is this process."""
     handles: list[standfast.Standfast] = []
 
     def enter(actor: str | None = None, scope: str | None = None) -> standfast.Standfast:
@@ -81,7 +81,7 @@ def taken(sf: standfast.Standfast, to: str | None = None) -> Mail:
 def test_a_mail_to_an_unrelated_agent_is_read_done_and_receipted(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
-    """000-38, 000-41: an agent messages another one, and learns what became of it."""
+    """000-38, 000-41: an agent sends mail to another one and gets a receipt when it is done."""
     sent = ann.mail.send("bob", {"pr": 42}, subject="please look")
     assert (sent.state, sent.sender, sent.box, sent.thread_id) == ("sent", "ann", "bob", sent.id)
     assert "the box 'bob' has never been read" in ann.mail.delivered(sent).words
@@ -165,7 +165,7 @@ def test_one_reader_of_a_role_gets_each_mail(ann: standfast.Standfast, bob: stan
 
 
 def test_a_session_is_reached_by_key_and_by_id_from_another_scope(place: Open) -> None:
-    """000-38: a session of an unrelated repository."""
+    """000-38: the session belongs to an unrelated repository."""
     here, there = place("ann", scope="here"), place("bob", scope="there")
     with there.session("fix-42") as s:
         id = s.id
@@ -181,7 +181,7 @@ def test_a_session_is_reached_by_key_and_by_id_from_another_scope(place: Open) -
 
 
 def test_provenance_is_ours_to_write(sf: standfast.Standfast) -> None:
-    """000-18: what a sender says of itself is the least trusted source."""
+    """000-18: standfast writes the provenance, because the claims of a sender are the least trusted source."""
     with sf.session("fix-42"):
         sent = sf.mail.send("bob", "hi", sender="the president", session="fix-42")
     assert sent.sender == "the president"
@@ -364,7 +364,7 @@ def test_mail_of_a_dead_process_is_ready_at_once(engine_url: str, tmp_path: Path
 def test_after_its_readers_died_five_times_it_is_a_dead_letter(
     engine_url: str, tmp_path: Path, sf: standfast.Standfast
 ) -> None:
-    """000-40: a mail that kills its readers stops, and says which of them died."""
+    """000-40: a mail whose readers died is delivered no more, and its dead letter says which process died."""
     sent = sf.mail.send("bob", "poison", attempts_max=2)
     behind = sf.mail.send("bob", "fine")
     for _ in range(2):
@@ -385,7 +385,7 @@ def test_after_its_readers_died_five_times_it_is_a_dead_letter(
 def test_after_its_attempts_it_is_a_dead_letter_that_can_be_retried(
     ann: standfast.Standfast, bob: standfast.Standfast
 ) -> None:
-    """000-39, 000-40: never vanished; listed, explained, retried."""
+    """000-39, 000-40: the mail never vanishes. It is listed with its reason and can be retried."""
     sent = ann.mail.send("bob", "hi", attempts_max=2)
     bob.mail.release(taken(bob), reason="not now")
     dead = bob.mail.release(taken(bob), reason="still not")
@@ -502,7 +502,7 @@ def test_what_a_sweep_gave_back_is_lost_to_its_old_holder(bob: standfast.Standfa
 
 
 def test_a_full_box_refuses_by_name_and_both_sides_see_it(sf: standfast.Standfast) -> None:
-    """000-40: nothing is dropped silently: what did not fit was never accepted."""
+    """000-40: mail that does not fit is refused with an error. No accepted mail is dropped."""
     sf.mail.bound("bob", 2)
     first = sf.mail.send("bob", 1, key="one")
     sf.mail.send("bob", 2)
@@ -510,7 +510,7 @@ def test_a_full_box_refuses_by_name_and_both_sides_see_it(sf: standfast.Standfas
         sf.mail.send("bob", 3)
     assert refused.value.code == "box_full"
     assert "standfast mail list bob" in refused.value.hint
-    assert sf.mail.send("bob", 1, key="one").replayed  # it is in there already
+    assert sf.mail.send("bob", 1, key="one").replayed  # the box has this mail already
     assert [*sf.rows("SELECT bound, refused FROM mail_box WHERE box = 'bob'")] == [{"bound": 2, "refused": 1}]
     sf.mail.done(first.id)
     dead = sf.mail.refuse(sf.mail.send("bob", 3).id, "no")
@@ -538,7 +538,7 @@ def test_following_leases_going_on_marks_read_and_done_is_explicit(
     assert next(follow).body == 2
     assert list(follow) == []
     assert [ann.mail.get(id).state for id in ids] == ["read", "done", "read"]
-    leases.renew_actor_leases(bob._store)  # a command of bob's does not renew what he continued from
+    leases.renew_actor_leases(bob._store)  # bob's other commands do not renew the mail that he continued
     clock.advance(61)
     assert [one.id for one in bob.mail.follow(timeout=0)] == [ids[0], ids[2]]
 
@@ -553,14 +553,14 @@ def test_a_process_renews_what_it_works_on_and_not_what_it_went_on_from(place: O
         sf._store.write(leases.renew_all)
     assert taken(bob, "x").id == ids[0]
     assert bob.mail.claim("x") is None
-    follow.close()  # without a word about the second
+    follow.close()  # the second one is not mentioned
     clock.advance(61)
     sf._store.write(leases.renew_all)
     assert taken(bob, "x").id == ids[1]
 
 
 def test_a_follower_in_another_process_is_woken(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
-    """001-49: between agents in different processes, as it comes."""
+    """001-49: agents in different processes get mail when it arrives."""
     code = """
         say("ready")
         for m in sf.mail.follow("bob"):
@@ -580,7 +580,7 @@ def test_a_follower_in_another_process_is_woken(engine_url: str, tmp_path: Path,
 
 
 def test_waiting_for_a_receipt_ends_with_the_mail(ann: standfast.Standfast, bob: standfast.Standfast) -> None:
-    """000-41: no fire and forget."""
+    """000-41: a sender can wait for the outcome."""
     sent = ann.mail.send("bob", "hi", key="k")
     with pytest.raises(InProgress, match="is not done yet: waiting"):
         ann.mail.wait("k", timeout=0)
@@ -599,7 +599,7 @@ def test_waiting_for_a_receipt_ends_with_the_mail(ann: standfast.Standfast, bob:
 
 
 class Passing(ManualClock):
-    """Each look at the time awake lets one of `steps` pass."""
+    """A clock: each reading of the time awake advances it by one of `steps`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -614,7 +614,7 @@ class Passing(ManualClock):
 def test_without_a_timeout_a_wait_ends_after_a_day(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-1: every wait has a deadline. The mail itself stays."""
+    """000-1: every wait has a deadline. The mail itself is not removed."""
     monkeypatch.setattr("standfast.record.mail.resource.LOOK_AGAIN_S", 0.01)
     clock = Passing()
     with handle.connect(config.load(engine_url, data_dir=tmp_path), clock=clock) as sf:
@@ -627,7 +627,7 @@ def test_without_a_timeout_a_wait_ends_after_a_day(
         assert sf.mail.get(sent).state == "sent"
 
 
-# -- together with others ----------------------------------------------------------------------------------
+# -- in transactions with other features -------------------------------------------------------------------
 
 
 def test_inside_a_transaction_everything_or_nothing(sf: standfast.Standfast) -> None:
@@ -685,7 +685,7 @@ def test_an_async_follower_that_is_cancelled_gives_up_nothing(engine_url: str, t
     asyncio.run(follow())
 
 
-# -- looking -------------------------------------------------------------------------------------------
+# -- lists and counts ----------------------------------------------------------------------------------
 
 
 def test_lists_are_pages_that_lose_nothing_and_mark_nothing(sf: standfast.Standfast) -> None:
@@ -733,7 +733,7 @@ def test_what_waits_unseen_and_full_boxes_are_in_the_report(ann: standfast.Stand
     assert [item for item in ann.recovery.report().items if item.kind == "mail_waiting"] == []
 
 
-# -- rendering -------------------------------------------------------------------------------------------
+# -- texts for people ------------------------------------------------------------------------------------
 
 
 def test_rendered_for_an_agent_nothing_moves_a_cursor_or_forges_an_envelope(sf: standfast.Standfast) -> None:

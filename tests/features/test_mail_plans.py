@@ -97,7 +97,7 @@ def pg_module_database(pg_url: str) -> Iterator[str]:
 
 
 def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[str]:
-    """How the engine would do it, a step a line."""
+    """The engine's query plan, one line per step."""
     explained = copy.copy(asked)
     explained.columns = None
     explained.sqlite = f"EXPLAIN QUERY PLAN {asked.sqlite}"
@@ -122,7 +122,7 @@ def test_it_never_reads_the_table_from_end_to_end(full: standfast.Standfast, ask
     ids=["ready", "peek", "waiting"],
 )
 def test_the_order_of_the_box_is_the_indexs_own(full: standfast.Standfast, asked: Statement, params: Row) -> None:
-    """Nothing is sorted: the first mail that fits is the answer, however full the box is."""
+    """The engine sorts nothing: it reads the index until the first mail that fits, however full the box is."""
     steps = "\n".join(plan(full, asked, **params))
     assert "mail_waiting" in steps
     assert "TEMP B-TREE FOR ORDER BY" not in steps
@@ -137,7 +137,7 @@ def test_counting_a_box_stops_at_its_limit_and_reads_only_the_index(full: standf
 
 
 def test_taking_and_reading_a_mail_rewrites_no_index_of_the_box(full: standfast.Standfast) -> None:
-    """No index speaks of the state: on SQLite the statement touches `mail_held` alone."""
+    """No index of the box has the state as a column: on SQLite the statement writes only the index `mail_held`."""
     if full.engine.name != "sqlite":
         pytest.skip("PostgreSQL writes every index for a new version that moves, or none")
     touched = {

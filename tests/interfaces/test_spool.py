@@ -18,7 +18,7 @@ from standfast_prove.campaigns import spools
 from tests.hooks import PATIENT, PROGRAM, bash, enter, environment, heard, payload
 
 NOWHERE = "/dev/null/nowhere"
-"""A data directory that cannot be: no process can make a store, a spool or a key there."""
+"""A data directory that cannot be created: no process can make a store, a spool or a key in it."""
 
 
 def workspace(tmp_path: Path) -> Path:
