@@ -228,7 +228,7 @@ class _Call(Coroutine[Any, Any, Any]):
 
 
 def _nothing() -> None:
-    """For managers that bind nothing in the context."""
+    """Does nothing. Context managers that bind nothing in the context use it."""
 
 
 class AsyncObject:
@@ -281,7 +281,7 @@ class AsyncIteration(AsyncObject):
                 yield row
 
     async def _next(self) -> Any:
-        """Each wait is short, so that a cancelled caller ends soon."""
+        """Wait for the next event in short steps, so that a cancelled caller ends soon."""
         loop, following = asyncio.get_running_loop(), self._inner
         end = float("inf") if following.patience_s is None else loop.time() + following.patience_s
         while True:

@@ -188,7 +188,7 @@ def _wait_for(fd: int, seconds: float, path: str) -> None:
             time.sleep(LOCK_CHECK_S)
 
 
-# -- forms -------------------------------------------------------------------------------------------
+# -- file formats ------------------------------------------------------------------------------------
 
 
 def _kind(path: str | os.PathLike[str]) -> str:

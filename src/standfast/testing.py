@@ -216,7 +216,7 @@ def load_everything() -> None:
 
 
 class _Lives:
-    """The schedules of one sweep, each in a directory of its own."""
+    """The schedules of one sweep, each in a separate directory."""
 
     def __init__(self, root: Path, agent: Callable[[], Any], named: Callable[..., Any]) -> None:
         self._root = root

@@ -77,7 +77,7 @@ def _resources(resources: list[Any]) -> Iterator[tuple[str, bool]]:
 
 
 def _planned(plan: str, place: Place) -> dict[str, str]:
-    """What a saved plan does to each resource: `create`, `delete` or `update`."""
+    """The change that a saved plan makes to each resource: `create`, `delete` or `update`."""
     ended = run(("terraform", "show", "-json", word(plan)), cwd=place.cwd, within_s=place.within_s)
     if ended.code != 0:
         raise CannotTell(f"terraform show: {ended.why}")

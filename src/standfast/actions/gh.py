@@ -90,7 +90,7 @@ def _hashed(text: str) -> str:
     return hashlib.sha256("\n".join(line.rstrip() for line in text.strip().splitlines()).encode()).hexdigest()
 
 
-# -- reading the command line ------------------------------------------------------------------------------
+# -- command line ------------------------------------------------------------------------------------------
 
 _TEXT = "-b --body -F --body-file -R --repo"
 

@@ -125,7 +125,7 @@ class Session:
         """Retract all items. They stay stored."""
         await self._write(Conversations.clear)
 
-    # -- beyond the protocol -------------------------------------------------------------------------------
+    # -- methods outside the protocol ----------------------------------------------------------------------
 
     async def orphans(self) -> list[Orphan]:
         """Tool calls without an output, in order: they were interrupted or are still running."""

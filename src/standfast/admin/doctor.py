@@ -44,7 +44,7 @@ _NOT_CHECKED: dict[str, dict[str, str]] = {
         "receipts": "standfast verify",
     },
 }
-"""What `doctor` does not check on each engine, with the command that does."""
+"""The checks that `doctor` leaves out on each engine, with the command that makes them."""
 _KEEP = "stop every process that writes, keep all the files, and restore a copy: standfast restore --to DIR"
 
 

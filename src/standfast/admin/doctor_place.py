@@ -50,7 +50,7 @@ def _permissions(settings: Settings, directory: str, fix: bool) -> Finding:
         return Finding("permissions", "ok", "private to you")
     names = ", ".join(sorted(os.path.basename(name) for name in loose))
     if fix:
-        # By path, never by descriptor: closing a descriptor of the file would drop SQLite's locks.
+        # Use the path, never a descriptor: closing a descriptor of the file would drop SQLite's locks.
         for name, mode in loose.items():
             os.chmod(name, mode)
         return Finding("permissions", "ok", f"made private: {names}", fixed=True)

@@ -48,7 +48,7 @@ REPORT_ROWS = 5000
 
 
 class Plan(Model):
-    """What `move` will do."""
+    """The plan of `move`."""
 
     store: str
     source: str

@@ -34,7 +34,7 @@ SETTLED_US = MINUTE_US
 
 
 class Pushed(Model):
-    """What one push sent."""
+    """The rows that one push sent."""
 
     to: str
     store: str

@@ -20,7 +20,7 @@ GATES = "gates.json"
 
 
 class Plan(NamedTuple):
-    """What a reset will do."""
+    """The plan of a reset."""
 
     place: str
     store_ids: list[str]

@@ -41,14 +41,14 @@ STATE = ("state.set", "state.deleted")
 COMPOUND = ("application.committed", "application.undone", "session.cleared", "session.undone")
 """Changes whose parts are journal rows of their own, in the same transaction and before them."""
 CHANGES_MAX = 1000
-"""The maximum of changes that one call undoes."""
+"""One call undoes at most this many changes."""
 
 
 class Change(Model):
     """One change that can be undone."""
 
     seq: int
-    """Its row in the journal."""
+    """The sequence number of the change's journal row."""
     time_us: int
     agent: str
     type: str
@@ -64,10 +64,10 @@ class Change(Model):
 
 
 class Undone(Model):
-    """What an undo did."""
+    """The result of an undo."""
 
     changes: list[Change]
-    """What was undone, the newest first."""
+    """The undone changes, the newest first."""
     left: list[str]
     """Rows that these changes added and that stay. An undo deletes no task and no loop."""
     receipt: Receipt | None = None
@@ -111,7 +111,7 @@ class Removed(Resource):
         return done
 
 
-# -- choosing ------------------------------------------------------------------------------------------
+# -- lookup of a change --------------------------------------------------------------------------------
 
 
 def _page(tx: Tx, actor: str | None, since: Time | None, before: int | None, limit: int) -> ChangeList:
@@ -157,7 +157,7 @@ def _refuse_effect(subject: str, type: str) -> None:
         )
 
 
-# -- undoing -------------------------------------------------------------------------------------------
+# -- undo of a change ----------------------------------------------------------------------------------
 
 
 class _Image(NamedTuple):

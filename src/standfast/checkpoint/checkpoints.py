@@ -33,7 +33,7 @@ SQL = load(__name__)
 SIZE_MAX_BYTES = 1024 * 1024
 KEPT_PER_NODE = 20
 FOLD_MAX = 5000
-"""Messages that one fold reads at most. Call it again to continue."""
+"""One fold reads at most this many messages. The next call of `fold` continues."""
 
 _EVERYTHING = 2**62
 _LINEAGE_MAX = 256
@@ -87,7 +87,7 @@ class Context(Model):
 CheckpointList: TypeAlias = "list[Checkpoint]"  # in the resource, `list` is a method
 
 
-# -- for a session ------------------------------------------------------------------------------------------
+# -- methods of a session -----------------------------------------------------------------------------------
 
 
 def fold(
@@ -185,7 +185,7 @@ class Checkpoints(Resource):
         return count
 
 
-# -- writing ----------------------------------------------------------------------------------------------------
+# -- writes -----------------------------------------------------------------------------------------------------
 
 
 def _checked(
@@ -245,7 +245,7 @@ def _added(tx: Tx, node_id: str, upto: int | None, row: Row) -> Checkpoint:
     return _checkpoint(made).replace(receipt=receipt)
 
 
-# -- reading ------------------------------------------------------------------------------------------------------
+# -- reads --------------------------------------------------------------------------------------------------------
 
 
 class _Segment(NamedTuple):
@@ -296,7 +296,7 @@ def _latest(tx: Tx, segments: list[_Segment], versions: dict[str, str]) -> Check
     for node_id, before in segments:
         for row in tx.all(SQL.newest, node_id=node_id, before=before, limit=KEPT_PER_NODE):
             found = _checkpoint(row)
-            # Each version that the caller names must be the same.
+            # Each stored version must equal the version that the caller names.
             if versions.items() <= found.versions.items():
                 return found
     return None
@@ -346,7 +346,7 @@ def _folded(found: Checkpoint) -> Said:
     return Said(found.to_position, "summary", content, found.created_us)
 
 
-# -- small parts -----------------------------------------------------------------------------------------------------
+# -- private functions -----------------------------------------------------------------------------------------------
 
 
 def _node_id(tx: Tx, scope: str, where: object) -> str:

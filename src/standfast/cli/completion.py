@@ -28,7 +28,7 @@ def completion(ctx: click.Context, out: Out, shell: str) -> None:
     made = get_completion_class(shell)
     assert made is not None
     script = made(ctx.find_root().command, {}, NAME, COMPLETE_VARIABLE)
-    # Not `source()`: it starts bash to ask for its version, and prints a warning about it.
+    # Do not call `source()`: it starts bash to ask for the version, and prints a warning about the version.
     out.text(script.source_template % script.source_vars())
     if sys.stdout.isatty():  # a shell that evaluates the script must not print a hint
         out.then(INSTALL[shell])

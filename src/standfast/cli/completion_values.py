@@ -80,7 +80,7 @@ def _known(noun: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _name(one: Any) -> str | None:
-    """Its key or name. Tasks, approvals, mail, and effects without a key have only an id."""
+    """The key or name of a row. Tasks, approvals, mail, and effects without a key have only an id."""
     from standfast.ledger.effects.identity import DERIVED
 
     found = str(getattr(one, "key", None) or getattr(one, "name", None) or "")

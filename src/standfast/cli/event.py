@@ -48,7 +48,7 @@ COLUMNS = [
 ]
 
 
-# -- writing -----------------------------------------------------------------------------------------
+# -- writes ------------------------------------------------------------------------------------------
 
 
 @event.verb(
@@ -121,7 +121,7 @@ def _print_appended(out: Out, made: list[Appended]) -> None:
     out.then(hints.command("event", "list", last.stream))
 
 
-# -- looking -----------------------------------------------------------------------------------------
+# -- reads -------------------------------------------------------------------------------------------
 
 
 def _older(found: list[Any], stream: str | None, limit: int, *, since: str | None, after: str | None) -> str:
@@ -263,7 +263,7 @@ def _hand(out: Out, one: Event, command: tuple[str, ...]) -> None:
 event.generate("consumers", then="event consume {name} {reads} --peek", empty="no consumer reads events here")
 
 
-# -- folding -----------------------------------------------------------------------------------------
+# -- differences -------------------------------------------------------------------------------------
 
 
 @event.verb(
@@ -295,7 +295,7 @@ def diff(out: Out, stream: str, first: str, second: str | None) -> None:
         out.say("standfast: there are more changes than are shown")
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _print(out: Out, one: Event) -> None:

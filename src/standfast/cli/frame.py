@@ -52,7 +52,7 @@ METAVARS = {
     "type": "TYPE",
     "zone": "ZONE",
 }
-"""What the help calls the value of an option, by its name; other texts are TEXT."""
+"""The word in the help for the value of each option. Other text options have TEXT."""
 Wanted = list[Callable[[], click.Parameter]]
 """Functions that create the options and arguments of a command, from the first to the last."""
 

@@ -162,7 +162,7 @@ class Generated(Command):
         self._holds, self._nothing = holds, nothing
         self._text, self._then, self._empty, self._answer = text, then, empty, answer
 
-    # What click asks for.
+    # The options and arguments for click.
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if not self.params:

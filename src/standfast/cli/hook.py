@@ -312,7 +312,7 @@ class Hearing:
             and size_bytes(self._places()[0]) <= SPOOL_FULL_BYTES
         )
 
-    # -- with the store ----------------------------------------------------------------------------
+    # -- hook with the store -----------------------------------------------------------------------
 
     def _guarded(self) -> None:
         try:
@@ -424,7 +424,7 @@ class Hearing:
 
             spool.drain(sf._store, found, self.settings.data_dir, limit=DRAINED_MAX, within_s=DRAINED_MAX_S)
 
-    # -- without it --------------------------------------------------------------------------------
+    # -- hook without the store --------------------------------------------------------------------
 
     def _without_the_store(self) -> str:
         """Append the record to the spool, and judge the call by the copy of the gates. Returns the refusal, if any."""

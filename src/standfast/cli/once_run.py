@@ -218,7 +218,7 @@ class _Once:
         self.sf.effects.resolve(found.id, "not_applied", evidence=evidence, attempt=found.attempt)
         return True
 
-    # -- doing and asking -------------------------------------------------------------------------
+    # -- first run --------------------------------------------------------------------------------
 
     def act(self, _: Any, call: Call) -> dict[str, Any]:
         self.child.go({"STANDFAST_CALL_KEY": call.key, "STANDFAST_ATTEMPT": str(call.attempt)})
@@ -273,7 +273,7 @@ class _Once:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    # -- answering from the record ----------------------------------------------------------------
+    # -- stored answer ----------------------------------------------------------------------------
 
     def replay(self, wanted: Request, result: Any) -> int:
         """Print the recorded output byte for byte; on a terminal, escape its control characters."""

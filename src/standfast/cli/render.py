@@ -50,7 +50,7 @@ class Column(NamedTuple):
     heading: str = ""
     show: Callable[[Any], str] | None = None
     wraps: bool | None = None
-    """Whether its text may wrap. None: it may if its field or heading is in FREE."""
+    """Whether the text of the column may wrap. None: only if its field or heading is in FREE."""
 
     @property
     def free(self) -> bool:

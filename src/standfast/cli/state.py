@@ -190,7 +190,7 @@ def check(out: Out, keys: tuple[str, ...], namespace: str, timeout: str, dry_run
         raise click.exceptions.Exit(1)
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _written(out: Out, made: Entry) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NONE = "no value here has a command that checks it"
 TIMEOUT_MAX_S = 600.0
 OUTPUT_MAX_BYTES = 2_000
-"""This many bytes at the end of the output of a command are kept."""
+"""The last bytes of a command's output that are stored."""
 VALUE_MAX_BYTES = 100_000
 """A larger value is not in the variable, only on stdin."""
 PAGE = 1_000

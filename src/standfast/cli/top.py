@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 2.0
 WIDE = 110
-"""From this width on, `about` has its own column."""
+"""A terminal of at least this many characters has a separate column for `about`."""
 COLUMNS = [
     Column("state"),
     Column("agent"),

@@ -214,7 +214,7 @@ def size_of(root: str, digest: str) -> int | None:
         return None
 
 
-# -- the collector's side ------------------------------------------------------------------------------
+# -- collector -----------------------------------------------------------------------------------------
 
 
 def scan(root: str, before_us: int) -> Iterator[Found]:
@@ -276,7 +276,7 @@ def _lock_file(root: str) -> int:
         return file_lock.opened(os.path.join(_made(root), _LOCK))
 
 
-# -- small parts -----------------------------------------------------------------------------------------
+# -- private functions -----------------------------------------------------------------------------------
 
 
 def _made(root: str) -> str:

@@ -88,7 +88,7 @@ class Collected(Model):
 Faults: TypeAlias = "list[Fault]"  # in the resource, `list` is a method
 
 
-# -- for other features ----------------------------------------------------------------------
+# -- functions for other features ------------------------------------------------------------
 
 
 def put(
@@ -287,7 +287,7 @@ class Artifacts(Resource):
         return self.store.read(lambda tx: naming.session_id(tx, self.scope, session))
 
 
-# -- putting ---------------------------------------------------------------------------------------------
+# -- storage ---------------------------------------------------------------------------------------------
 
 
 def _put_file(store: Store, row: Row, blocks: Iterator[bytes]) -> Artifact:
@@ -330,7 +330,7 @@ def _put_object(store: Store, row: Row, blocks: Iterator[bytes], bucket: str) ->
 
 
 def _recorded(tx: Tx, row: Row) -> Artifact:
-    """Write the row of bytes that are durable. If the same artifact is there, return that one."""
+    """Write the row of an artifact whose bytes are durable. If the same artifact exists, return it."""
     values = {"scope": tx.caller.scope, **row, "actor": tx.caller.actor, "now_us": tx.now_us()}
     made = tx.maybe(SQL.add, **values, **tx.caller.labelled())
     if made is None:
@@ -369,7 +369,7 @@ def _wanted_longer(tx: Tx, found: Artifact, row: Row) -> Artifact:
     )
 
 
-# -- getting -----------------------------------------------------------------------------------------------
+# -- retrieval ---------------------------------------------------------------------------------------------
 
 
 def _stored(store: Store, artifact: Artifact) -> Iterator[bytes]:
@@ -428,7 +428,7 @@ def _found(tx: Tx, scope: str, which: str) -> Artifact:
     return Artifact.from_row(row)
 
 
-# -- looking after them --------------------------------------------------------------------------------------
+# -- checks and removal --------------------------------------------------------------------------------------
 
 
 def _walk(store: Store, progress: Progress = quiet) -> Iterator[Artifact]:

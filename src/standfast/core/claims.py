@@ -70,7 +70,7 @@ class Claims(Generic[M]):
         self.by_id_for_update = statement(
             f"SELECT {{columns:{table}}} FROM {table} WHERE id = :id {{for_update}}", name=f"{table}_for_update"
         )
-        # It has no time parameter, so that PostgreSQL gets it in one round trip with BEGIN.
+        # This query has no time parameter, so that PostgreSQL gets it in one round trip with BEGIN.
         self.processes = statement(
             f"SELECT DISTINCT holder FROM {table} WHERE holder IS NOT NULL AND holder LIKE 'p:%' AND holder <> :own"
             " AND lease_until_us > 0 LIMIT :limit",
@@ -88,7 +88,7 @@ class Claims(Generic[M]):
             name=f"{table}_extend_lease",
         )
 
-    # -- finding -------------------------------------------------------------------------------------
+    # -- lookup --------------------------------------------------------------------------------------
 
     def find(self, tx: Tx, which: str | M) -> Row:
         """By id, by the caller's key, or by the end of an id. Raises NotFound."""

@@ -52,7 +52,7 @@ class Finding(Model):
 
 
 class Checked(Model):
-    """What a check of the journal found."""
+    """The result of a check of the journal."""
 
     events: int
     """Rows of the journal."""
@@ -133,7 +133,7 @@ def chained(before: str, lines: Sequence[_Line]) -> str:
     return sha256(before.encode() + b"\n" + b"".join(line.text for line in lines)).hexdigest()
 
 
-# -- checking ------------------------------------------------------------------------------------------
+# -- checks --------------------------------------------------------------------------------------------
 
 
 def check(store: Store, against: str | None = None, progress: Progress = quiet) -> Checked:

@@ -1,4 +1,4 @@
-"""A lock between processes: `flock` on a file of its own, which is never removed."""
+"""A lock between processes: `flock` on a file that has no other use and is never removed."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from standfast.errors import Conflict
 SQL = load(__name__)
 
 KEY = "gap"
-"""The key of `meta`."""
+"""The key of the gap's row in table `meta`."""
 UNSEEN = 1_000_000
 """Sequence numbers that are skipped if no process on this host knows the highest one."""
 

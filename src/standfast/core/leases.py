@@ -488,7 +488,7 @@ def _renew_kept(tx: Tx) -> None:
         tx.run(_renewal(table), holder=tx.caller.holder, **now)
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _taken(tx: Tx, row: Row, type: str) -> Lease:

@@ -28,8 +28,8 @@ HINT_MAX = 300
 START_MAX_S = 2.0
 VARIABLE = "STANDFAST_EVENT"
 
-# The shell exits at once, so the command is no child of this process. It leaves no zombie, and no exit status that a
-# program waiting for its own children would get. A background command gets our stdin only through another descriptor.
+# The shell exits at once, so the command is no child of this process. It leaves no zombie, and no exit status for a
+# program that waits for its children. A background command gets our stdin only through another descriptor.
 _DETACH = 'exec 3<&0; "$@" <&3 3<&- >/dev/null 2>&1 &'
 
 

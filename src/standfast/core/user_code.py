@@ -81,7 +81,7 @@ def named(coroutine: Any, function: Callable[..., Any]) -> Coroutine[Any, Any, A
     return cast("Coroutine[Any, Any, Any]", coroutine)
 
 
-# -- declaring -------------------------------------------------------------------------------------------
+# -- declaration -----------------------------------------------------------------------------------------
 
 
 def refuse_generator(function: Callable[..., Any], name: str) -> None:

@@ -44,7 +44,7 @@ class Result(NamedTuple):
     """How a command ended, as its keeper recorded it."""
 
     code: int | None
-    """Its exit code, negative for a signal; None if it never began."""
+    """The command's exit code, negative for a signal. None if the command was never started."""
     why: str | None
     """timed_out, cancelled or lost, if it was ended; None if it ended by itself."""
     failure: str | None

@@ -35,7 +35,7 @@ LOOK_EVERY_US = 10 * SECOND_US
 CHECK_EVERY_US = SECOND_US
 """How often the runner checks its keepers. A keeper of another daemon sends no signal when it ends."""
 TERM_GRACE_S = 10.0
-"""From SIGTERM to SIGKILL."""
+"""How long a command may run between SIGTERM and SIGKILL."""
 PAGE = 1000
 STDERR_READ_MAX = 4096
 STDERR_SHOWN_MAX = 160
@@ -78,7 +78,7 @@ class Work:
         self._look_us: int | None = None
         self.draining = False
 
-    # -- for the service -------------------------------------------------------------------------
+    # -- methods for the service -----------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
@@ -101,7 +101,7 @@ class Work:
             for run, child in self._going.values()
         ]
 
-    # -- one step ---------------------------------------------------------------------------------
+    # -- one tick ---------------------------------------------------------------------------------
 
     def step(self) -> int:
         """Take over, record ends, cancel, begin ready runs."""
@@ -120,7 +120,7 @@ class Work:
         self._reap()
         self._cancel()
 
-    # -- beginning --------------------------------------------------------------------------------
+    # -- start of a command -----------------------------------------------------------------------
 
     def _claim(self) -> int:
         """Begin ready runs up to the limit. Returns the microseconds until more may be ready."""
@@ -185,7 +185,7 @@ class Work:
         left_us = max(0, renewer(self._sf._store).good_until_us - self._clock.mono_us())
         return {"lease": self._spool.lease, "lease_until": keeper.now() + left_us / SECOND_US}
 
-    # -- ending -----------------------------------------------------------------------------------
+    # -- end of a command -------------------------------------------------------------------------
 
     def _reap(self) -> None:
         for key, (run, child) in list(self._going.items()):
@@ -281,7 +281,7 @@ class Work:
         self._released.discard(key)
         self._spool.forget(*key)
 
-    # -- taking over ------------------------------------------------------------------------------
+    # -- takeover ---------------------------------------------------------------------------------
 
     def _take_over(self, *, leads: bool) -> None:
         """Take over runs of a dead daemon, and our own runs whose claim was committed although the answer was lost."""

@@ -48,7 +48,7 @@ class Place(NamedTuple):
     engine: str
     host: str
     port: str
-    """Empty for a file."""
+    """The port of the server; empty for a file."""
     name: str
     """The real path of the file, or the name of the database."""
 

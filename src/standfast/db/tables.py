@@ -43,11 +43,11 @@ class Table(NamedTuple):
     name: str
     role: str
     columns: tuple[str, ...]
-    """Those that both engines have, in the order of the schema."""
+    """The columns that both engines have, in the order of the schema."""
     key: tuple[str, ...]
     """The primary key: the order in which rows are read."""
     carried: bool
-    """Whether its rows go into a copy by rows."""
+    """True if a copy by rows contains the table's rows."""
 
 
 class Sum:

@@ -78,7 +78,7 @@ def export(
     return Bundle(path, [one["key"] for one in sessions], count, size, content, hand_over)
 
 
-# -- reading -------------------------------------------------------------------------------------------
+# -- reads ---------------------------------------------------------------------------------------------
 
 
 def _read(tx: Tx, keys: Sequence[str]) -> tuple[list[Row], bundle_pages.Rows, list[Row]]:
@@ -126,7 +126,7 @@ def _refuse_parts(sessions: Sequence[Row], rows: bundle_pages.Rows) -> None:
         )
 
 
-# -- writing -------------------------------------------------------------------------------------------
+# -- writes --------------------------------------------------------------------------------------------
 
 
 def _members(

@@ -107,7 +107,7 @@ def _imported(
     return BundleImport(path, manifest["store"], keys, rows, added, stored, manifest["content"], take)
 
 
-# -- reading and checking ------------------------------------------------------------------------------
+# -- reads and checks ----------------------------------------------------------------------------------
 
 
 def _checked(archive: zipfile.ZipFile, progress: Progress) -> _Checked:
@@ -265,7 +265,7 @@ def _check_unique(table: str, found: list[Row]) -> None:
             raise _damaged(f"two rows of {table} have the same {', '.join(names)}")
 
 
-# -- writing -------------------------------------------------------------------------------------------
+# -- writes --------------------------------------------------------------------------------------------
 
 
 def history_scope(session_id: str) -> str:

@@ -78,7 +78,7 @@ class Imported(Model):
 
 
 class Report(Model):
-    """What one import did."""
+    """The result of one import."""
 
     agent: str
     dry_run: bool

@@ -155,7 +155,7 @@ def _agree(store: Store, directory: str, found: list[Record], base: dict[str, st
     text_export.put_hashes(directory, base | same)
 
 
-# -- reading the files ---------------------------------------------------------------------------------
+# -- input files ---------------------------------------------------------------------------------------
 
 
 def read(directory: str) -> list[Record]:
@@ -202,7 +202,7 @@ def _paths(directory: str) -> Iterator[tuple[str, str]]:
     yield from ((kind, path) for kind, path in SINGLE.items() if os.path.lexists(os.path.join(directory, path)))
 
 
-# -- bringing records into the store -------------------------------------------------------------------
+# -- import of records ---------------------------------------------------------------------------------
 
 
 def _refusals(wanted: list[_Pair]) -> Iterator[tuple[tuple[str, str], str]]:

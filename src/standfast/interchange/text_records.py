@@ -85,7 +85,7 @@ def month(us: int) -> str:
     return iso(us)[:7]
 
 
-# -- from the store ------------------------------------------------------------------------------------
+# -- records of the store ------------------------------------------------------------------------------
 
 
 def of_store(tx: Tx) -> list[Record]:
@@ -147,7 +147,7 @@ def _here(tx: Tx) -> Row:
     return {"scope": tx.caller.scope, "here": tx.caller.keyspace.repository}
 
 
-# -- from lines ----------------------------------------------------------------------------------------
+# -- records of lines ----------------------------------------------------------------------------------
 
 
 def parsed(kind: str, lines: Iterable[bytes], where: str) -> Iterator[Record]:

@@ -125,7 +125,7 @@ class Question(Model):
         return (found.attempts, found.expires_us) == (self.attempts, self.expires_us)
 
 
-# -- for effects -----------------------------------------------------------------------------------
+# -- methods for effects ---------------------------------------------------------------------------
 
 
 def require(
@@ -193,7 +193,7 @@ def _current(tx: Tx, asked: _Asked) -> Approval | None:
             valid.setdefault(found.state, found)
         elif answerable:
             _expire(tx, found, "not answered in time" if found.state == "requested" else "granted, not used in time")
-    # By state, not by time: wall clocks may run backwards.
+    # Filter by state, not by time, because a wall clock may run backwards.
     return next((valid[state] for state in ("granted", "requested", "denied") if state in valid), None)
 
 
@@ -446,7 +446,7 @@ class Approvals(Resource):
                 watch.wait(min(LOOK_AGAIN_S, left_s))
         return found
 
-    # -- parts of the methods above ----------------------------------------------------------------
+    # -- private methods ---------------------------------------------------------------------------
 
     def _answer(
         self, tx: Tx, approval: str, state: str, approver: str, rationale: str | None, method: str
@@ -498,7 +498,7 @@ def _question(tx: Tx, found: Approval) -> Question:
 
 
 def _answerable(tx: Tx, found: Approval) -> bool:
-    """Whether a person may grant it: the stored question is unchanged, and no attempt of it was used."""
+    """Whether a person may grant the request. Its stored question must be unchanged, and no attempt used."""
     return found.attempts_used == 0 and _question(tx, found).exact
 
 

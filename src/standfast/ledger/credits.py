@@ -61,7 +61,7 @@ class CreditEntry(Model):
     created_us: int
     occurred_us: int
     fresh: bool = False
-    """Whether this call made it."""
+    """True if this call made the entry."""
     receipt: Receipt | None = None
 
     @staticmethod
@@ -277,7 +277,7 @@ class Credits(Resource):
         return [CreditEntry.from_row(row) for row in tx.all(SQL.page_of, account=_account(account), **asked)]
 
 
-# -- adding ------------------------------------------------------------------------------------------
+# -- new entries -------------------------------------------------------------------------------------
 
 
 def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = False) -> CreditEntry:
@@ -371,7 +371,7 @@ def _told(tx: Tx, row: Row, type: str) -> Receipt:
     )
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _wanted(

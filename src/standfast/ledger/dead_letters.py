@@ -145,7 +145,7 @@ def tell(store: Store, letter: DeadLetter, hint: str, *, tx: Tx | None = None) -
         notices.tell(store, f"{letter.kind}.dead", letter.subject, _sentence(letter.as_dict()), hint, tx=tx)
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _journal(tx: Tx, letter: DeadLetter, type: str, summary: str) -> DeadLetter:

@@ -63,7 +63,7 @@ class Gate(Model):
     created_us: int
     removed_us: int | None = None
     paused_until_us: int | None = None
-    """Until when a person has paused the gate. A paused gate stops nothing."""
+    """The end of the pause that a person set. A paused gate stops nothing."""
     receipt: Receipt | None = None
 
     @property
@@ -175,7 +175,7 @@ class _Call:
     def _meets_joined(self, pattern: str) -> bool:
         """Whether the call meets the gate if every expansion inside a word is empty: `git pu${x}sh`.
 
-        A text that cannot be parsed in this form meets nothing here; `meets` has judged the other form.
+        If the text cannot be parsed in this form, the result is False; `meets` has already checked the original text.
         """
         if self._joined is None:
             joined = [_IN_A_WORD.sub("", text) for text in self._texts]

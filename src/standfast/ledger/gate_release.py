@@ -200,7 +200,7 @@ def _rest(text: str, hidden: bytearray) -> str:
     return "".join([*parts, text[at:]])
 
 
-# -- reading -----------------------------------------------------------------------------------------
+# -- parser ------------------------------------------------------------------------------------------
 
 
 class _Line:
@@ -425,7 +425,7 @@ class _Line:
         self.waiting.clear()
 
 
-# -- releasing ---------------------------------------------------------------------------------------
+# -- release of a line -------------------------------------------------------------------------------
 
 
 def _released(command: _Command, line: _Line, kept: set[int]) -> Iterator[tuple[int, int, _Word | None]]:

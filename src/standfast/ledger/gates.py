@@ -159,7 +159,7 @@ class Gates(Resource):
                 code="gates_copy",
             ) from error
 
-    # -- parts of the methods above ----------------------------------------------------------------
+    # -- private methods ---------------------------------------------------------------------------
 
     def _keyspace(self, scope: str | None) -> Keyspace:
         """The keyspace of the caller; with `scope`, every repository of that scope."""

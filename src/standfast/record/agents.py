@@ -57,9 +57,9 @@ class Agent(Model):
     first_seen_us: int
     last_seen_us: int
     crashed: bool
-    """Its process has exited, and it held something or reported `active`."""
+    """The agent's process has exited while it had a claim or reported `active`."""
     stale: bool
-    """It reported work, holds nothing, and was not seen for an hour."""
+    """The agent reported work, has no claim, and was not seen for an hour."""
     receipt: Receipt | None = None
 
     @property
@@ -240,7 +240,7 @@ def notice(store: Store, tx: Tx | None, name: str | None = None) -> None:
 
 
 def _seen(tx: Tx, name: str, kind: str | None) -> None:
-    """Not journalled: the work itself is journalled with the agent's name."""
+    """Writes no journal row, because the journal row of the work has the agent's name."""
     asked: Row = {"scope": tx.caller.scope, "name": checked_name(name), "kind": kind, "holder": tx.caller.holder}
     tx.run(SQL.seen, now_us=tx.now_us(), **asked, **tx.caller.labelled())
 
@@ -260,7 +260,7 @@ def _says(config: serial.Json, path: list[str], wanted: Any) -> bool:
     return type(config) is type(wanted) and bool(config == wanted)
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _agent(tx: Tx, row: Row) -> Agent:

@@ -363,5 +363,5 @@ def _item(row: Row) -> Item:
 
 
 def _due(item: Item) -> bool:
-    """Whether to start the time to live again: not within the first hundredth of it, to save writes."""
+    """Whether to restart the time to live. To save writes, a read within its first hundredth does not restart it."""
     return item.ttl_us is not None and item.left_us is not None and item.left_us < item.ttl_us - item.ttl_us // 100

@@ -79,7 +79,7 @@ class Knowledge(Model):
     stale: bool
     """Whether `stale_us` has passed."""
     fresh: bool = False
-    """Whether this call added it."""
+    """True if this call added the text."""
     score: float | None = None
     """In a search: the sum of 1 / (60 + rank) over the rankings that it is in."""
     found_by: str | None = None
@@ -276,7 +276,7 @@ def _fill(tx: Tx, *, rows: Sequence[Row]) -> None:
     tx.many(SQL.fill, rows)
 
 
-# -- writing --------------------------------------------------------------------------------------------
+# -- writes ---------------------------------------------------------------------------------------------
 
 
 def _added(tx: Tx, said: Row, given: _Embedded | None, fresh_us: int | None, supersedes: str | None) -> Knowledge:
@@ -347,7 +347,7 @@ def _filled(row: Row) -> Row:
     return {"seq": row["seq"], "embedding": vectors.as_array(row["vector"])}
 
 
-# -- searching ------------------------------------------------------------------------------------------
+# -- search ---------------------------------------------------------------------------------------------
 
 
 def _by_words(tx: Tx, wanted: Sequence[str], limit: int, filters: Row) -> list[int]:

@@ -72,7 +72,7 @@ class NodeMethods:
         self._node: Node | None = None
         self._segments: tuple[Segment, ...] = ()
 
-    # -- saying and reading ----------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------
 
     def say(self, role: str, content: serial.Json, *, key: str | None = None) -> Message:
         """Add one message at the end. With a key it is stored once, no matter how often this line runs.
@@ -100,7 +100,7 @@ class NodeMethods:
         assert self._node is not None
         return self._node.id
 
-    # -- working ---------------------------------------------------------------------------------
+    # -- steps and effects -----------------------------------------------------------------------
 
     @overload
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, returns: type[T], **kwargs: Any) -> T: ...
@@ -335,7 +335,7 @@ class NodeMethods:
         timeout_us = DAY_US if timeout is None else duration_us(timeout, "timeout")
         return ask(self._opening(), to, body, key=key, timeout_us=timeout_us)
 
-    # -- folding ---------------------------------------------------------------------------------
+    # -- folds -----------------------------------------------------------------------------------
 
     def checkpoint(
         self,

@@ -94,7 +94,7 @@ class Session(NodeMethods):
         self.resumed: Resumed | None = None
         """None for a new session; otherwise its earlier state and counts."""
 
-    # -- entering and leaving -----------------------------------------------------------------------
+    # -- entry and exit -----------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._entered = True
@@ -287,7 +287,7 @@ class Session(NodeMethods):
             opening.stops.pop(effect.id, None)
         return passed
 
-    # -- what it is -----------------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------------
 
     @property
     def opening(self) -> Opening:

@@ -79,7 +79,7 @@ class Runs(Resource):
 
     __slots__ = ()
 
-    # -- for workers ----------------------------------------------------------------------------------
+    # -- methods for workers --------------------------------------------------------------------------
 
     def claim(self, *, host: str, run_id: str | None = None, accounts: Sequence[str] = ()) -> Run | None:
         """Claim a run that is ready, with its attempt and its `job`; None if there is none.
@@ -199,7 +199,7 @@ class Runs(Resource):
         """Runs of this process that were cancelled: kill the child, then `finish(cancelled=True)`."""
         return [noun(tx, row) for row in tx.all(SQL.to_cancel, holder=tx.caller.holder, limit=page_size(limit))]
 
-    # -- for all callers ----------------------------------------------------------------------------------
+    # -- methods for all callers --------------------------------------------------------------------------
 
     def cancel(self, run: str, reason: str = CANCELLED) -> Run:
         """Cancel a RUN: a queued run at once. The daemon ends a running one.
@@ -267,7 +267,7 @@ class Runs(Resource):
         return [noun(tx, row) for row in rows]
 
 
-# -- claiming ------------------------------------------------------------------------------------------
+# -- claims --------------------------------------------------------------------------------------------
 
 
 def _claim(tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> Run | None:
@@ -289,7 +289,7 @@ def _claim(tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> 
     return noun(tx, row, made, job=job(row))
 
 
-# -- ending --------------------------------------------------------------------------------------------
+# -- end of a run --------------------------------------------------------------------------------------
 
 
 def _ended(tx: Tx, row: Row, outcome: Outcome) -> Ended:
@@ -396,7 +396,7 @@ def _lives_here(tx: Tx, row: Row) -> bool:
     return row["process"] is not None and leases.is_here(row["process"], tx.caller.clock)
 
 
-# -- finding -------------------------------------------------------------------------------------------
+# -- lookup --------------------------------------------------------------------------------------------
 
 
 def _find(tx: Tx, run_id: object) -> Row:
@@ -448,7 +448,7 @@ def _goes(tx: Tx, row: Row, other: Row) -> InProgress:
     return leases.in_progress(tx, f"the loop {row['loop']!r} (its run of {slot})", other)
 
 
-# -- small parts -----------------------------------------------------------------------------------------
+# -- private functions -----------------------------------------------------------------------------------
 
 
 def _between(us: int) -> int:

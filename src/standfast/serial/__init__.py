@@ -95,7 +95,7 @@ def refused(misfit: Misfit, what: str) -> InvalidInput:
     return InvalidInput(f"{path}: {misfit.fact}", misfit.hint)
 
 
-# --- out: values to text ---------------------------------------------------------------------
+# --- values to text --------------------------------------------------------------------------
 
 
 def canonical(value: object, *, what: str = "value") -> str:
@@ -285,7 +285,7 @@ def _type_name(kind: type[object]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-# --- in: text to values ----------------------------------------------------------------------
+# --- text to values --------------------------------------------------------------------------
 
 
 def loads(text: str | bytes, *, what: str = "value", limit_bytes: int = PAYLOAD_MAX_BYTES) -> Json:
@@ -428,7 +428,7 @@ def _total() -> JSONDecoder:
     return JSONDecoder(parse_constant=_no_constant_in_store)
 
 
-# --- for people --------------------------------------------------------------------------------
+# --- text for people ---------------------------------------------------------------------------
 
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])"
 _SPACES = r"[\s\x1c-\x1f\x85\u2028\u2029]+"

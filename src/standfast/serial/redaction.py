@@ -25,8 +25,8 @@ class Shape(NamedTuple):
     """Group 1, if there is one, stays in front of the replacement."""
 
 
-# For prefixes that may also end a word ("task-", "shelf_"). In JSON text a secret may follow `\n` directly, and this n
-# is not part of a word.
+# Used before prefixes that may also end a word ("task-", "shelf_"). In JSON text a secret may follow `\n` directly,
+# and this n is not part of a word.
 _WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 
 SHAPES = (

@@ -71,7 +71,7 @@ def template(shape: dict[str, Any]) -> Json:
     return None
 
 
-# -- from annotations ----------------------------------------------------------------------------------
+# -- shapes of annotations -----------------------------------------------------------------------------
 
 
 def _shape(hint: Any, depth: int) -> dict[str, Json]:
@@ -149,7 +149,7 @@ def _object(hint: Any, properties: dict[str, Any], required: list[str]) -> dict[
     return {"type": "object", "title": hint.__name__, "properties": properties, "required": list(required)}
 
 
-# -- comparing -----------------------------------------------------------------------------------------
+# -- comparison ----------------------------------------------------------------------------------------
 
 
 def _misfit(value: Json, shape: dict[str, Any], path: str) -> str | None:

@@ -57,7 +57,7 @@ class Fact(Model):
     stale: bool = False
     command: str | None = None
     scope: str = ""
-    """Its repository and scope, in a brief of the whole store; empty for the caller's own."""
+    """The item's repository and scope in a brief of the whole store. Empty if they are the caller's."""
 
 
 class Section(Model):
@@ -256,7 +256,7 @@ def _one_line(value: serial.Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-# -- within its tokens -------------------------------------------------------------------------------------
+# -- token limit -------------------------------------------------------------------------------------------
 
 
 def _within(whole: list[Section], empty: Brief, chars: int) -> Brief:

@@ -45,11 +45,11 @@ class Member(Model):
     since_us: int
     """When it was last updated; if it needs an approval, when that was requested."""
     about: str
-    """Its title, its first prompt, or the key that its caller chose."""
+    """The session's title, its first prompt, or the key that its caller chose."""
     doing: str
-    """What it waits for, its last tool call, or the command that runs in it."""
+    """The reason why the session waits, its last tool call, or the command that runs in it."""
     command: str
-    """What a person types next."""
+    """The next command for a person."""
 
 
 class Fleet(Model):

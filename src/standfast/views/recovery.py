@@ -343,7 +343,7 @@ def _waiting_runs(places: Places, rows: Iterator[Row]) -> Iterator[Item]:
         yield _item("run_waiting", row["id"], what, row["at_us"], "", places.of(row), None, "standfast daemon status")
 
 
-# -- why a session waits -------------------------------------------------------------------------------------
+# -- reasons to wait -----------------------------------------------------------------------------------------
 
 
 def _explained(tx: Tx, item: Item) -> Item:
@@ -406,7 +406,7 @@ def why_it_waits(tx: Tx, session_id: str, *, said: Callable[[str], str]) -> str:
 
 
 def _blocked_by(tx: Tx, row: Row, said: Callable[[str], str]) -> str | None:
-    """What stops this effect now; None if nothing does."""
+    """The reason why this effect is blocked now; None if it is not blocked."""
     if row["state"] == "dispatched":
         doubted = row["gave_up_us"] is not None or not leases.judge(tx, row).live
         return f"{row['tool']} is in doubt" if doubted else None

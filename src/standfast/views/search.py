@@ -160,7 +160,7 @@ def _found(tx: Tx, terms: list[Term], asked: Asked, *, by_rank: bool, after: str
     return Hits([hit for hit in hits if hit is not None], None if last is None else f"{last[0]}:{last[1]}")
 
 
-# -- what was asked -------------------------------------------------------------------------------------
+# -- queries --------------------------------------------------------------------------------------------
 
 _PART = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 
@@ -233,7 +233,7 @@ def _earlier(one: Document, before_us: int, before_id: str) -> bool:
     return (one.occurred_us, one.subject) < (before_us, before_id)
 
 
-# -- what was found --------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------------
 
 
 def _hit(tx: Tx, kind: str, subject: str, terms: list[Term], known: Document | None) -> Hit | None:

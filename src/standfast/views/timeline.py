@@ -41,7 +41,7 @@ class Entry(Model):
     """One event."""
 
     seq: int
-    """Its row in the journal; 0 for an imported message or tool call."""
+    """The event's sequence number in the journal. 0 for an imported message or tool call."""
     occurred_us: int
     time_us: int
     source: str

@@ -37,7 +37,7 @@ class UsageTotal(Model):
     """The usage of one session, agent, model, day or repository."""
 
     name: str
-    """Its key, name, date (local time) or repository; empty if the transcript does not say."""
+    """The key, name, date (local time) or repository of the group. Empty if the transcript does not have it."""
     responses: int
     """Responses of an LLM that were counted."""
     input_tokens: int

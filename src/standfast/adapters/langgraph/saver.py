@@ -68,7 +68,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
         self.writers = writers
         self._shared = Shared(where)
 
-    # -- reading -------------------------------------------------------------------------------------
+    # -- reads ---------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace = _place(config)
@@ -143,7 +143,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
             [_pending(serde, write) for write in kept.writes],
         )
 
-    # -- writing -------------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------
 
     def put(
         self,
@@ -239,7 +239,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
 
         return put
 
-    # -- taking away ---------------------------------------------------------------------------------
+    # -- deletion ------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
         self.sf.threads.delete(str(thread_id))
@@ -268,7 +268,8 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
     aprune = _awaited(prune)
 
     def _needed(self, thread: str) -> dict[str, Sequence[str]]:
-        """By namespace, the ancestors that the newest checkpoint needs: a DeltaChannel's value is spread over them."""
+        """The ancestors that the newest checkpoint of each namespace needs. They hold parts of a DeltaChannel's
+        value."""
         seal = _coding(self.serde)[1]
         needed: dict[str, Sequence[str]] = {}
         for kept in self.sf.threads.newest(thread, seal=seal):
@@ -286,7 +287,7 @@ class Saver(Opened, BaseCheckpointSaver[Any]):
         return 1 if current is None else int(current) + 1
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def strict(allow: Iterable[type | tuple[str, ...]] = ()) -> JsonPlusSerializer:

@@ -266,11 +266,11 @@ class _Index:
         return _Meant(dict(zip(texts, embedded, strict=True)), dict(zip(queries, found, strict=True)))
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _last(asked: Sequence[Op]) -> list[PutOp]:
-    """The last put of each namespace and key: only that one is written."""
+    """The last put of each namespace and key. Earlier puts are not written."""
     return list({(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}.values())
 
 

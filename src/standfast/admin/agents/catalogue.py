@@ -18,14 +18,14 @@ class Agent(NamedTuple):
 
     name: str
     program: str
-    """The name of its command."""
+    """The name of the agent's command."""
     home: str
-    """Its directory under the home directory."""
+    """The agent's directory under the home directory."""
     home_variable: str
     """The environment variable that names another directory."""
     user_file: str
     project_file: str
-    """Below the project. It is not in the repository unless `--shared` is given."""
+    """A file in the project directory. It is not committed to the repository unless `--shared` is given."""
     shared_file: str
     events: tuple[str, ...] = ()
     """Events for which standfast is a hook; empty for opencode, where standfast is a plugin."""
@@ -33,7 +33,7 @@ class Agent(NamedTuple):
     """Events whose entry has a pattern of tools."""
     timeout: int = TIMEOUT_S
     restart: str = ""
-    """What a person has to do after the installation."""
+    """The manual steps after the installation."""
     user_servers: tuple[str, ...] = ()
     """Files with its MCP servers, below its directory: the first one that exists, else the last."""
     shared_servers: tuple[str, ...] = ()

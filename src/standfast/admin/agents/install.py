@@ -32,7 +32,7 @@ HOOKS = ("hooks",)
 
 
 class Plan(NamedTuple):
-    """What an installation or its removal would change in one file."""
+    """The change that an installation, or its removal, makes in one file."""
 
     agent: Agent
     path: str

@@ -93,7 +93,7 @@ def plain(text: str) -> Any:
     return parse(text).value
 
 
-# -- putting in ------------------------------------------------------------------------------------
+# -- insertion -------------------------------------------------------------------------------------
 
 
 def _add(text: str, container: Place, before: str, value: Any) -> str:
@@ -135,7 +135,7 @@ def _indent_of(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-# -- taking out ------------------------------------------------------------------------------------
+# -- removal ---------------------------------------------------------------------------------------
 
 
 def _tidy(text: str, container: Place, members: int) -> str:
@@ -157,7 +157,7 @@ def _after_line_comment(text: str, container: Place, newline: int) -> bool:
     return "//" in text[at:newline].rpartition("\n")[2]
 
 
-# -- reading ---------------------------------------------------------------------------------------
+# -- parser ----------------------------------------------------------------------------------------
 
 
 def _value(text: str, at: int, depth: int) -> Place:

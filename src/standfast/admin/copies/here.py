@@ -45,7 +45,7 @@ from standfast.models import Model
 
 
 class Plan(Model):
-    """What `restore --here` will do."""
+    """The plan of `restore --here`."""
 
     copy: str
     place: str
@@ -70,7 +70,7 @@ class There(NamedTuple):
     store_id: str
     epoch: int
     seq: int
-    """Its last sequence number."""
+    """The copy's last sequence number."""
     meta: dict[str, str]
 
     @property
@@ -182,7 +182,7 @@ def _merge(source: str, target: str) -> None:
         sync(os.path.dirname(into))
 
 
-# -- promoting ----------------------------------------------------------------------------------------
+# -- promotion ----------------------------------------------------------------------------------------
 
 
 def copied(settings: Settings) -> There:

@@ -29,7 +29,7 @@ _UNITS_US = {"h": HOUR_US, "d": DAY_US, "w": 7 * DAY_US}
 
 
 class Plan(Model):
-    """What `forget` will do."""
+    """The plan of `forget`."""
 
     place: str
     forget: list[str]

@@ -91,7 +91,7 @@ def stale(found: Newest, max_age: str, now_us: int) -> str:
     return f"the last verified copy is {format_duration(age_us, parts=1)} old; the limit is {max_age}"
 
 
-# -- without a store: for restoring one that is gone ------------------------------------------------------
+# -- restore without a store ------------------------------------------------------------------------------
 
 
 def listed(place: CopyPlace) -> list[Copy]:
@@ -180,7 +180,7 @@ def note(place: CopyPlace, copy_id: str, state: str, now_us: int) -> int:
 Found: TypeAlias = "list[Copy]"  # in the resource, `list` is a method
 
 
-# -- with the store -----------------------------------------------------------------------------------------
+# -- methods with a store -----------------------------------------------------------------------------------
 
 
 class Copies(Resource):
@@ -304,7 +304,7 @@ class Copies(Resource):
 
         return self._read(body)
 
-    # -- parts --------------------------------------------------------------------------------------------
+    # -- private methods ----------------------------------------------------------------------------------
 
     def _source(self) -> Source:
         if self.store.shown == MEMORY:

@@ -1,4 +1,4 @@
-"""One step in the history of the schema."""
+"""One migration of the schema."""
 
 from __future__ import annotations
 

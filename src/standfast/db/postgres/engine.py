@@ -96,7 +96,7 @@ class PostgresEngine(Engine):
             raise
         self._modes = modes(self._found.version, self.store_id, self.epoch, self.moved)
 
-    # -- opening and closing ------------------------------------------------------------------
+    # -- open and close -----------------------------------------------------------------------
 
     def _open(self, migrations: Sequence[Migration], allow_unsafe: bool) -> first_trip.Found:
         permit = self._first_permit()
@@ -170,7 +170,7 @@ class PostgresEngine(Engine):
         self._bell.close(NOTIFY_S)
         self._pool.close()
 
-    # -- writing ------------------------------------------------------------------------------
+    # -- writes -------------------------------------------------------------------------------
 
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
         self._usable()
@@ -371,7 +371,7 @@ class PostgresEngine(Engine):
     def _speak(self, fault: Exception) -> Exception:
         return faults.translated(fault, self.address) if isinstance(fault, Fault) else fault
 
-    # -- reading ------------------------------------------------------------------------------
+    # -- reads --------------------------------------------------------------------------------
 
     def read(self, body: Callable[[Tx], T], caller: Caller) -> T:
         self._usable_for_reading()
@@ -389,7 +389,7 @@ class PostgresEngine(Engine):
     def schema_version(self) -> int:
         return int(self.read(lambda tx: tx.one(_VERSION), self._caller)["version"])
 
-    # -- waking ---------------------------------------------------------------------------------
+    # -- notification ---------------------------------------------------------------------------
 
     def watch(self) -> Watch:
         self._usable_for_reading()

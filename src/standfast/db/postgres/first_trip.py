@@ -72,7 +72,8 @@ class Found(NamedTuple):
     version_name: str
     standby: bool
     pooled: bool
-    """Whether another server process than the one that accepted the connection answers: then there is a pooler."""
+    """True if the answer is from another server process than the one that accepted the connection. Then there is a
+    pooler."""
     meta: dict[str, str]
     """Empty if there is no store yet."""
     history: dict[int, str]

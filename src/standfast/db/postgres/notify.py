@@ -202,7 +202,7 @@ class Listener:
                 with self._connect() as connection:
                     stopped = self._hear(connection)
             except (psycopg.Error, Fault):
-                pass  # Until then waiters poll.
+                pass  # Until the connection is open again, waiters poll.
             self.ready.clear()
             pause_s = 0.1 if time.monotonic() - began > RECONNECT_MAX_S else min(2 * pause_s, RECONNECT_MAX_S)
             stopped = stopped or self._stopped_within(pause_s)

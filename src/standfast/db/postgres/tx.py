@@ -159,7 +159,7 @@ class PostgresTx(Tx):
         if self._mode.writes:
             crash.point("commit.after_begin")
 
-    # -- what a body uses -------------------------------------------------------------------------
+    # -- methods for a body -----------------------------------------------------------------------
 
     def maybe(self, statement: Statement, /, **params: object) -> Row | None:
         rows = self._ask(statement, params, limit=1)
@@ -271,7 +271,7 @@ class PostgresTx(Tx):
         tag = answer.command_status or b""
         self.wrote = self.wrote or not (tag.startswith(b"SELECT") or tag.endswith(b" 0"))
 
-    # -- the end ----------------------------------------------------------------------------------
+    # -- commit and abort -------------------------------------------------------------------------
 
     def commit(self) -> None:
         """Commit. Returns when the transaction is as durable as its kind requires. Raises Fault."""

@@ -79,7 +79,7 @@ class Wire:
         """Whether another transaction may use this connection."""
         return not self.broken and self._exact and (self.ended or self._owed)
 
-    # -- sending ----------------------------------------------------------------------------------
+    # -- queue of statements ----------------------------------------------------------------------
 
     def send(self, text: bytes, bound: Bound = _NOTHING, sink: Sink | None = None) -> None:
         """Queue a statement. Its answer goes to `sink` when it is collected."""
@@ -135,7 +135,7 @@ class Wire:
         self._under_way.append(_Sent(sync=True))
         self._exact = True
 
-    # -- receiving --------------------------------------------------------------------------------
+    # -- answers ----------------------------------------------------------------------------------
 
     def collect(self, within_s: float) -> None:
         """One round trip: receive the answers to everything queued. Raises the first Fault, after the sinks got the
@@ -252,7 +252,7 @@ class Wire:
         pg = self._pg
         return {"host": pg.host.decode(), "port": int(pg.port or b"5432"), "encrypted": bool(pg.ssl_in_use)}
 
-    # -- the end ----------------------------------------------------------------------------------
+    # -- close ------------------------------------------------------------------------------------
 
     def close(self) -> None:
         self.broken = True

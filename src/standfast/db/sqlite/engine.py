@@ -67,7 +67,7 @@ class _Here(threading.local):
     """State of the current thread."""
 
     hold: Hold | None = None
-    """Its open `with sf.transaction()` block."""
+    """The thread's open `with sf.transaction()` block."""
 
 
 class SqliteEngine(Engine):
@@ -120,7 +120,7 @@ class SqliteEngine(Engine):
     def changes(self) -> int:  # type: ignore[override]
         return self._store.files.changes
 
-    # -- closing ------------------------------------------------------------------------------
+    # -- close --------------------------------------------------------------------------------
 
     def retain(self) -> None:
         self.handles += 1
@@ -155,7 +155,7 @@ class SqliteEngine(Engine):
         with suppress(StandfastError):
             self._writer.put(Call(lambda: self._commits.close(DEADLINE_S, None)))
 
-    # -- writing ------------------------------------------------------------------------------
+    # -- writes -------------------------------------------------------------------------------
 
     def write(self, body: Callable[[Tx], T], caller: Caller, *, durable: bool = True) -> T:
         self._usable()
@@ -221,7 +221,7 @@ class SqliteEngine(Engine):
         hold.refuse_in_child()
         return hold.ask(call)  # this caller holds the transaction that the writer thread waits for
 
-    # -- reading ------------------------------------------------------------------------------
+    # -- reads --------------------------------------------------------------------------------
 
     def _usable_for_reading(self) -> None:
         if self.dead is not None:
@@ -262,7 +262,7 @@ class SqliteEngine(Engine):
     def watch(self) -> Watch:
         return notify.watch(self._store.bell.path)
 
-    # -- facts and care -------------------------------------------------------------------------
+    # -- facts and maintenance ------------------------------------------------------------------
 
     def schema_version(self) -> int:
         return int(self.read(lambda tx: tx.one(_VERSION), self._caller)["user_version"])

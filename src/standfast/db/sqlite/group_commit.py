@@ -268,7 +268,7 @@ class GroupCommit:
                 modules.UPGRADE,
             )
 
-    # -- on disk ----------------------------------------------------------------------------------
+    # -- durability -------------------------------------------------------------------------------
 
     def _confirm(self, durable: bool) -> BaseException | None:
         """Make durable what was committed; an error means that its outcome is unknown."""
@@ -299,7 +299,7 @@ class GroupCommit:
         if error is not None:
             raise error
 
-    # -- the end ----------------------------------------------------------------------------------
+    # -- failure and close ------------------------------------------------------------------------
 
     def translated(self, error: BaseException) -> BaseException:
         """Our error for an error of SQLite. Sets `dead` if the connection cannot be used any more."""

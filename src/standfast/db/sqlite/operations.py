@@ -140,7 +140,7 @@ class Hold(Operation):
         self._called = called = threading.Lock()
         called.acquire()
 
-    # -- in the caller's thread ---------------------------------------------------------------------
+    # -- methods of the caller's thread -------------------------------------------------------------
 
     @contextmanager
     def statement(self) -> Iterator[None]:
@@ -185,7 +185,7 @@ class Hold(Operation):
         if self.over or self.expired:
             raise too_long()
 
-    # -- in the writer thread -----------------------------------------------------------------------
+    # -- methods of the writer thread ---------------------------------------------------------------
 
     def lend(self, cursor: apsw.Cursor) -> None:
         self.cursor = cursor

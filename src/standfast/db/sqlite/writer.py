@@ -71,7 +71,7 @@ class Writer:
         self.ident = 0
         """The thread's identity, 0 until it runs."""
 
-    # -- in the callers' threads ------------------------------------------------------------------------
+    # -- methods of the callers' threads ----------------------------------------------------------------
 
     def run(self, operation: Operation, timeout_s: float | None = None) -> None:
         """Have the thread serve `operation`. Raises its error, or Busy if it was not begun before the deadline."""

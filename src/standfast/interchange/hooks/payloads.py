@@ -17,7 +17,7 @@ from standfast.models import Model
 AGENTS = ("claude-code", "codex", "gemini-cli", "opencode")
 
 PAYLOAD_MAX_BYTES = 4 << 20
-"""From a larger payload, only the event and the session are read."""
+"""A hook reads only the event and the session from a larger payload."""
 INPUT_MAX = 64_000
 """A longer input is not stored here. The transcript has it."""
 OUTPUT_MAX = 20_000

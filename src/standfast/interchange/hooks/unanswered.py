@@ -154,7 +154,7 @@ def _effects(tx: Tx, session_id: str) -> list[Call]:
     return found
 
 
-# -- asking ------------------------------------------------------------------------------------------------
+# -- questions ---------------------------------------------------------------------------------------------
 
 
 def observations(asked: Sequence[Call], now_us: int, within_s: float) -> list[Seen]:
@@ -208,7 +208,7 @@ def _counted(answer: Answer, call: Call, facts: Facts, now_us: int) -> Answer:
     return absent(answer.evidence) if answer.happened is False else answer
 
 
-# -- keeping -----------------------------------------------------------------------------------------------
+# -- storage -----------------------------------------------------------------------------------------------
 
 
 def keep(store: Store, seen: Sequence[Seen]) -> None:

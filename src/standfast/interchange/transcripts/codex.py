@@ -215,7 +215,7 @@ class _Reader(Reader):
                 text = text_of(value.get("content") or value.get("message"))
                 self._say(self._spot(record, value, {}), value["role"], text, batch)
 
-    # -- what the file is ------------------------------------------------------------------------------------
+    # -- file header -----------------------------------------------------------------------------------------
 
     def _begin(self, meta: dict[str, Any], batch: Batch) -> None:
         """Only the first header counts: a fork repeats the headers of its parent."""
@@ -261,7 +261,7 @@ class _Reader(Reader):
         elif type == "token_usage_record":
             self._response(payload, batch)
 
-    # -- what was said ---------------------------------------------------------------------------------------
+    # -- messages and calls ----------------------------------------------------------------------------------
 
     def _item(self, record: Record, value: dict[str, Any], item: dict[str, Any], kind: str, batch: Batch) -> None:
         ordinal = value.get("ordinal")

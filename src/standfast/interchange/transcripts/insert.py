@@ -124,7 +124,7 @@ def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) ->
     return Written(carry, counts, session_id, made, len(fresh), calls)
 
 
-# -- where it goes -----------------------------------------------------------------------------------------
+# -- target session ----------------------------------------------------------------------------------------
 
 
 def _home(tx: Tx, batch: Batch, thread: Thread, labels: dict[Thread, Label]) -> _Home:
@@ -267,11 +267,11 @@ def _sorted(batch: Batch, known: dict[str, Row], copied: int, *, in_place: bool)
 
 
 def _changed(row: Row, said: Said) -> bool:
-    """Whether a message has another text than the stored one, or is there again after it was retracted."""
+    """Whether the text differs from the stored text, or the transcript has the message again after a retraction."""
     return row["hash"] != said.hash or row["retracted_us"] is not None
 
 
-# -- writing it --------------------------------------------------------------------------------------------
+# -- writes ------------------------------------------------------------------------------------------------
 
 
 def _say(tx: Tx, agent: str, fresh: list[Said], homes: dict[Thread, _Home], seq: int) -> dict[str, int]:

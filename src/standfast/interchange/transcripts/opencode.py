@@ -107,7 +107,7 @@ class Opencode(Importer):
         yield from in_pieces(((n, value) for n, value in enumerate(values) if n >= start), total=total)
 
 
-# -- where records come from -----------------------------------------------------------------------------------
+# -- sources of records ----------------------------------------------------------------------------------------
 
 
 def _is_tree(path: str) -> bool:
@@ -234,7 +234,7 @@ def _clean(value: dict[str, Any], *, redact: bool) -> dict[str, Any]:
     return found
 
 
-# -- what they say -----------------------------------------------------------------------------------------------
+# -- messages and calls ------------------------------------------------------------------------------------------
 
 
 class _Reader(Reader):

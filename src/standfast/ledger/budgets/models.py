@@ -59,7 +59,7 @@ class Hold(Model):
     state: str
     """held, settled or released."""
     in_doubt: bool
-    """Whether it is held and its holder is gone. The call may have been made and billed."""
+    """True if the reservation is open and its holder has exited. The call may have been made and billed."""
     most: Amounts
     spent: Amounts
     holder: str | None
@@ -70,7 +70,7 @@ class Hold(Model):
     created_us: int
     ended_us: int | None
     fresh: bool = False
-    """Whether this call made it."""
+    """True if this call made the reservation."""
     receipt: Receipt | None = None
 
     @property

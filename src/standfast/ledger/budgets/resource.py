@@ -283,7 +283,7 @@ class Budgets(Resource):
         return [hold_of(tx, row) for row in rows]
 
 
-# -- setting ----------------------------------------------------------------------------------------
+# -- limits -----------------------------------------------------------------------------------------
 
 
 def _wanted(name: str, limit: Amounts, per: str | None, within: str | None, action: str | None) -> Row:
@@ -364,7 +364,7 @@ def _journalled(tx: Tx, row: Row, type: str) -> Budget:
     return made.replace(receipt=receipt)
 
 
-# -- reserving --------------------------------------------------------------------------------------
+# -- reservation ------------------------------------------------------------------------------------
 
 
 def asked_for(subjects: Subjects, most: Amounts, key: str | None, note: str | None) -> Asked:
@@ -510,7 +510,7 @@ def _plus(tx: Tx, row: Row, used: Amounts) -> Row:
     return row | added | {"window_us": max(row["window_us"], amounts.window_us(row["per"], tx.now_us()))}
 
 
-# -- settling ---------------------------------------------------------------------------------------
+# -- settlement -------------------------------------------------------------------------------------
 
 
 def end_hold(
@@ -572,7 +572,7 @@ def _journalled_hold(tx: Tx, row: Row, type: str, summary: str) -> Hold:
     return made.replace(receipt=receipt)
 
 
-# -- small parts ------------------------------------------------------------------------------------
+# -- private functions ------------------------------------------------------------------------------
 
 
 def _budget(tx: Tx, scope: str, name: str) -> Row:

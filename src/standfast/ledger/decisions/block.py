@@ -55,7 +55,7 @@ class Deciding:
     """A decision while its block runs. `outcome` is recorded when the block ends."""
 
     awaited = True
-    """Whether its methods are awaited under an event loop."""
+    """True if the caller awaits the block's methods under an event loop."""
 
     def __init__(self, opening: Opening, decision: Decision, *, resumed: bool) -> None:
         self._opening = opening

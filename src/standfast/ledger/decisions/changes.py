@@ -164,7 +164,7 @@ def journalled(
     return decision.replace(receipt=receipt)
 
 
-# -- finding --------------------------------------------------------------------------------------
+# -- lookup ---------------------------------------------------------------------------------------
 
 
 def place_of(tx: Tx, scope: str, session: object) -> Place:

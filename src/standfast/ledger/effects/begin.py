@@ -32,7 +32,7 @@ LEFT: set[tuple[str, int]] = set()
 PAGE = 100
 """Dispatched effects that are read at a time."""
 DOUBTS_MAX = 100
-"""Effects in doubt that one `Stopped` names."""
+"""One `Stopped` names at most this many effects in doubt."""
 
 
 class Go(NamedTuple):
@@ -262,7 +262,7 @@ def unsettled(tx: Tx, session_id: str, id: str = "") -> tuple[Doubt, ...]:
 
 
 def _doubts(tx: Tx, statement: Statement, id: str, **about: Any) -> Iterator[Doubt]:
-    """Those of the rows of `statement` that are in doubt, without `id`."""
+    """The effects in doubt among the rows of `statement`, without the effect `id`."""
     after = ""
     while rows := tx.all(statement, after=after, limit=PAGE, **about):
         for row in rows:
@@ -273,7 +273,8 @@ def _doubts(tx: Tx, statement: Statement, id: str, **about: Any) -> Iterator[Dou
 
 
 def _stops(tx: Tx, row: Row, session_id: str, cut_seq: int | None) -> bool:
-    """Whether this attempt stops the session: `s.proceed()` did not pass over it, and a fork has it before its cut."""
+    """Whether this attempt stops the session. It does not if `s.proceed()` passed over it, or if it is after the cut
+    of a fork."""
     if cut_seq is not None:
         known = tx.maybe(transitions.SQL.before_cut, scope=row["scope"], key=row["key"], cut_seq=cut_seq)
         if known is None:

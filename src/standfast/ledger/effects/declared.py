@@ -422,7 +422,7 @@ def effect(
 effect.__kwdefaults__ = {**(effect.__kwdefaults__ or {}), "by": NOT_GIVEN}
 
 
-# -- small parts ------------------------------------------------------------------------------------
+# -- private functions ------------------------------------------------------------------------------
 
 
 @functools.cache

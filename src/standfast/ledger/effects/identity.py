@@ -52,7 +52,7 @@ class Asking(NamedTuple):
     returns: Any = None
     """The type that the value of `Applied` must decode to."""
     read: Callable[[Any], Any] | None = None
-    """For a `find` function: turns the returned value into Applied or NotApplied."""
+    """Turns the value that a `find` function returned into Applied or NotApplied."""
     wait: Callable[[Clock, int], None] | None = None
     """Waits before the probe is asked again. None sleeps."""
 

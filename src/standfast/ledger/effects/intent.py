@@ -247,7 +247,7 @@ def _probe_asking(tool: str, options: Options, returns: Any) -> Asking | None:
     return Asking(tool, ask, name_of(probe), identity.settle_us(options.settle), returns)
 
 
-# -- parts --------------------------------------------------------------------------------------------------
+# -- private methods ----------------------------------------------------------------------------------------
 
 
 def _asked_for(

@@ -57,7 +57,7 @@ class Effect(Model):
     origin: str | None
     """The repository in which it was first recorded: its git directory and its origin."""
     in_doubt: bool
-    """Whether it was sent, its outcome is unknown, and no live process runs it."""
+    """True if the effect was sent, its outcome is unknown, and no live process runs it."""
     call_key: str = ""
     """The idempotency key for the remote service. Only `begin` and `dispatch` return it."""
     receipt: Receipt | None = None
@@ -76,7 +76,7 @@ Many: TypeAlias = list[Effect]
 
 
 class Verdict(Model):
-    """What the next call of an effect would do, and why."""
+    """The action of the next call of an effect, and its reason."""
 
     action: str
     """replay: it would be sent · skip: it would not be sent · probe: its probe would be asked · ask: a person has to

@@ -123,7 +123,7 @@ def _nth(opening: Opening, wanted: Request, n: int) -> Request:
     return opening.store.read(look)
 
 
-# -- one call ---------------------------------------------------------------------------------------
+# -- steps of one call ------------------------------------------------------------------------------
 
 
 def walk(store: Store, wanted: Request, *, locked: bool = False) -> tuple[str | None, bool]:

@@ -236,7 +236,7 @@ class Effects(Resource):
         crash.point("effect.after_fail")
         return self._over(ended)
 
-    # -- settling -------------------------------------------------------------------------------
+    # -- settlement of doubts -------------------------------------------------------------------
 
     @transactional
     def resolve(
@@ -316,7 +316,7 @@ class Effects(Resource):
         compensate(self.store, self.get(effect), how)
         return self.get(effect)
 
-    # -- parts ----------------------------------------------------------------------------------
+    # -- private methods ------------------------------------------------------------------------
 
     def _refused_inside(self, what: str) -> None:
         if self.tx is not None:

@@ -28,7 +28,7 @@ YOUNG_US = SECOND_US
 leases.renewed("effect")
 
 
-# -- how an attempt begins --------------------------------------------------------------------------
+# -- begin of an attempt ----------------------------------------------------------------------------
 
 
 def dispatched(tx: Tx, row: Row, wanted: Request, *, resent: bool = False) -> Row | StandfastError:
@@ -99,7 +99,7 @@ def term(tx: Tx, wanted: Request) -> Row:
     return term if wanted.holder is None else {**term, "holder": wanted.holder}
 
 
-# -- how an attempt ends ----------------------------------------------------------------------------
+# -- end of an attempt ------------------------------------------------------------------------------
 
 
 def acknowledge(

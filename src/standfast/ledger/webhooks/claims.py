@@ -29,7 +29,7 @@ BACKOFF_US = 30 * SECOND_US
 BACKOFF_MAX_US = HOUR_US
 AGAIN_MAX_US = 30 * DAY_US
 BURIED_MAX = 50
-"""Events that one claim gives up at most, because the handler of their last attempt died."""
+"""One claim gives up at most this many events whose handler died in the last attempt."""
 SLASHES_MAX = 10
 
 
@@ -46,7 +46,7 @@ def backoff_us(attempts: int) -> int:
     return min(BACKOFF_US << doublings, BACKOFF_MAX_US)
 
 
-# -- finding -----------------------------------------------------------------------------------------
+# -- lookup ------------------------------------------------------------------------------------------
 
 
 def _by_event(tx: Tx, name: str) -> Row | None:
@@ -80,7 +80,7 @@ CLAIMS = Claims(
 find, locked = CLAIMS.find, CLAIMS.locked
 
 
-# -- claiming ----------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------------------------------------
 
 
 def claim_next(tx: Tx, *, source: str, kind: str, for_us: int | None) -> Changed:
@@ -118,7 +118,7 @@ def claim(tx: Tx, which: Which, for_us: int | None) -> Changed:
     return Changed(_taken(tx, row, for_us))
 
 
-# -- ending ------------------------------------------------------------------------------------------
+# -- end of a claim ----------------------------------------------------------------------------------
 
 
 def done(tx: Tx, which: Which, result: str | None) -> WebhookEvent:
@@ -204,7 +204,7 @@ def _over(row: Row, wanted: str) -> IllegalTransition:
     )
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _abandoned(tx: Tx, row: Row) -> str:

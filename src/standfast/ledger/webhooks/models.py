@@ -41,7 +41,7 @@ class WebhookEvent(Model):
     """How often it was claimed since it was received or retried."""
     attempts_max: int
     ready_us: int
-    """It is not handed out before this time."""
+    """No claim gets the event before this time."""
     holder: str | None
     agent: str | None
     """The agent that holds it or held it last; of a done event, the agent that ended it."""
@@ -88,7 +88,7 @@ class Shown(Model):
 
     event: WebhookEvent
     letter: DeadLetter | None
-    """Its open dead letter, or the last one that was settled."""
+    """The event's open dead letter, or the last one that was settled."""
     history: tuple[Event, ...]
 
     def as_json(self) -> dict[str, Any]:

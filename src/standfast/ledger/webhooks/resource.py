@@ -40,7 +40,7 @@ class Webhooks(Resource):
 
     __slots__ = ()
 
-    # -- receiving -----------------------------------------------------------------------------------
+    # -- deliveries ----------------------------------------------------------------------------------
 
     def receive(
         self,
@@ -91,7 +91,7 @@ class Webhooks(Resource):
         again = ends.get(state, "it will be tried again")
         return f"webhook event {held.name} failed, and {again}: {hints.command('webhook', 'show', short(held.id))}"
 
-    # -- working -------------------------------------------------------------------------------------
+    # -- claims --------------------------------------------------------------------------------------
 
     @overload
     def claim(self, which: Which, *, for_: Duration | None = None) -> WebhookEvent: ...
@@ -296,7 +296,7 @@ class Webhooks(Resource):
             rows = tx.all(SQL.page, state=state or "", **asked)
         return [event_of(tx, row) for row in rows]
 
-    # -- small parts -----------------------------------------------------------------------------------
+    # -- private functions -----------------------------------------------------------------------------
 
     def _tell(self, changed: Changed) -> None:
         for letter in changed.letters:

@@ -45,7 +45,7 @@ def apply(store: Store, spec: Spec, *, key: str | None, mode: str) -> Applied:
     with store.transaction() as tx:
         applied = _committed(store, tx, spec, key)
     if spec.of("gates"):
-        # Also for a repeated call: the first process may have died between the commit and this copy.
+        # A repeated call does this too, because the first process may have died between the commit and this copy.
         Gates(store).mirror()
     return applied
 
@@ -155,7 +155,7 @@ class _Making:
         return Gates(self._store, self._tx).add(scope=scope, **item.wanted).id
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _plain(item: Item, name: str) -> Any:

@@ -17,13 +17,13 @@ class Item(NamedTuple):
     section: str
     """tasks, loops, state or gates."""
     place: str
-    """Its position in the file: tasks[2]."""
+    """The entry's position in the file: tasks[2]."""
     name: str
-    """Its title, name, key or pattern, for people."""
+    """The entry's title, name, key or pattern, for people."""
     wanted: Any
-    """Its checked form, for the resource."""
+    """The checked values of the entry, for the resource."""
     given: dict[str, Any]
-    """Its fields in the file."""
+    """The entry's fields in the file."""
 
 
 class Change(Model):
@@ -35,7 +35,7 @@ class Change(Model):
     action: str
     """new, changed, same, or closed: a task that was done stays done."""
     ref: str | None
-    """Its durable reference: an id, or state:NAMESPACE:KEY; None for an object that does not exist yet."""
+    """The object's durable reference: an id, or state:NAMESPACE:KEY; None for an object that does not exist yet."""
     fields: dict[str, serial.Json]
     """The fields that differ: field → {"was", "is"}."""
 

@@ -36,7 +36,7 @@ _PLACE = r"v:\d{1,18}|"
 _CURSOR = r"s:\d{1,18}|p:\d{1,20}:\d{1,18}|"  # as the journal writes them
 
 PAGES_MAX = 20
-"""The most pages that one read scans for an event that matches."""
+"""One read scans at most this many pages for an event that matches."""
 
 
 def named(scope: str, name: object, stream: object) -> Row:
@@ -202,7 +202,7 @@ class Consuming(Waiting[Event]):
             self._batch = batch.rest(1)
 
 
-# -- small parts ----------------------------------------------------------------------------------------------
+# -- private functions ----------------------------------------------------------------------------------------
 
 
 def _nothing(stream: str | None) -> str:

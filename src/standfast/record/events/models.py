@@ -36,7 +36,7 @@ OURS: Final = frozenset(
 """The first words of the event types that only standfast writes."""
 
 Upcasts = Mapping[str, Callable[[serial.Json], tuple[str, serial.Json]]]
-"""By the stored type, the function that returns the current type and data."""
+"""For each stored type, the function that returns the current type and data."""
 
 
 class Appended(Model):

@@ -51,7 +51,7 @@ class Events(Resource):
 
     __slots__ = ()
 
-    # -- writing -------------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -104,7 +104,7 @@ class Events(Resource):
         crash.point("event.after_append")
         return appended
 
-    # -- reading -------------------------------------------------------------------------------------
+    # -- reads ---------------------------------------------------------------------------------------
 
     @query
     def read(self, tx: Tx, stream: str, *, after: int = 0, upto: int | None = None, limit: int = 50) -> EventList:
@@ -194,7 +194,7 @@ class Events(Resource):
             self.store, name, checked_type(type), self.store.read(lambda tx: _place(tx, name, after)), idle_s
         )
 
-    # -- consuming -----------------------------------------------------------------------------------
+    # -- consumers -----------------------------------------------------------------------------------
 
     @transactional
     def consumer(self, tx: Tx, name: str, stream: str | None = None, *, start: str = "beginning") -> Consumer:
@@ -264,7 +264,7 @@ class Events(Resource):
         """Delete a consumer and its cursor. Raises NotFound."""
         return event_consumers.forget(tx, name, stream)
 
-    # -- folding -------------------------------------------------------------------------------------
+    # -- folds ---------------------------------------------------------------------------------------
 
     # The second overload is for an empty `{}` or `[]`: then the type of the state comes from the function.
     @overload

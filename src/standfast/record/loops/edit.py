@@ -206,7 +206,7 @@ def cancel_queued(tx: Tx, row: Row, reason: str) -> None:
         )
 
 
-# -- finding -----------------------------------------------------------------------------------------
+# -- lookup ------------------------------------------------------------------------------------------
 
 
 def find(tx: Tx, which: str | Loop) -> Row:
@@ -237,7 +237,7 @@ def page(tx: Tx, *, state: str | None, everywhere: bool, limit: int, after: str 
     return [loop(row) for row in rows]
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _settle(tx: Tx, row: Row, then: str) -> None:

@@ -309,7 +309,7 @@ def absent_between(tx: Tx, late: Absent, from_us: int, until_us: int) -> list[in
     return _schedule(row).newest(max(from_us, late.slot_us), last_us, SINGLE_MAX) if last_us >= from_us else []
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _schedule(row: Row) -> schedule.Schedule:

@@ -149,7 +149,7 @@ class Run(Model):
     ended_us: int | None
     git_dir: str | None
     origin: str | None
-    """Its loop's repository."""
+    """The repository of the run's loop."""
     standing: str
     """The state of its lease: free, live, over (its time ran out) or gone (its process is dead)."""
     job: Job | None = None
@@ -216,7 +216,7 @@ def _mapping(text: str | None) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-# -- what callers give ---------------------------------------------------------------------------------
+# -- checks of arguments -------------------------------------------------------------------------------
 
 
 def checked_command(command: object) -> tuple[str, ...]:

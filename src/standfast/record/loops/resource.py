@@ -153,7 +153,7 @@ class Loops(Resource):
         """Remove a loop. Its runs stay, queued ones are cancelled, and its name is free."""
         return edit.remove(tx, edit.locked(tx, name))
 
-    # -- for the process that fires: the daemon, without a private API ---------------------------------------
+    # -- methods for the daemon ------------------------------------------------------------------------------
 
     def fire_due(self, *, limit: int = 100, accounts: Sequence[str] = ()) -> RunList:
         """Write the rows of all due slots, in every scope of the store, for up to `limit` loops.

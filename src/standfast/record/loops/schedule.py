@@ -294,7 +294,7 @@ class Cron:
         return datetime.fromtimestamp(seconds, self._zone).utcoffset()
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _us(moment: datetime) -> int:

@@ -149,7 +149,7 @@ def _no_answer(asked: Mail, question: Question) -> NoAnswer:
     )
 
 
-# -- answering ---------------------------------------------------------------------------------------------
+# -- answers -----------------------------------------------------------------------------------------------
 
 
 def answer(mails: Mails, box: str, function: Callable[[Mail], serial.Json], *, timeout: Duration | None) -> int:

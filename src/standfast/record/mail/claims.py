@@ -30,7 +30,7 @@ Which = str | Mail
 """How callers name a mail: by its id, the end of its id, its key, or the mail itself."""
 
 BURIED_MAX = 100
-"""Mails that one claim makes dead letters before it gives up looking for one that is ready."""
+"""One claim makes at most this many dead letters while it looks for a mail that is ready."""
 SEEN_EVERY_US = MINUTE_US
 
 
@@ -41,7 +41,7 @@ class Claimed(NamedTuple):
     buried: tuple[DeadLetter, ...]
 
 
-# -- finding -----------------------------------------------------------------------------------------
+# -- lookup ------------------------------------------------------------------------------------------
 
 
 def named(row: Row) -> str:
@@ -64,7 +64,7 @@ CLAIMS = Claims(
 find, locked = CLAIMS.find, CLAIMS.locked
 
 
-# -- taking ------------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------------------------------------
 
 
 def claim_next(tx: Tx, place: Place, *, thread_id: str, for_us: int | None, look: bool) -> Claimed:
@@ -158,7 +158,7 @@ def _in_progress(tx: Tx, row: Row) -> InProgress:
     )
 
 
-# -- reading -----------------------------------------------------------------------------------------
+# -- read marks --------------------------------------------------------------------------------------
 
 
 def mark_read(tx: Tx, row: Row, *, kept: bool) -> Row:
@@ -178,7 +178,7 @@ def let_age(tx: Tx, held: Mail) -> None:
     tx.run(SQL.let_age, id=held.id, fence=held.fence, holder=held.holder)
 
 
-# -- ending ------------------------------------------------------------------------------------------
+# -- end of a claim ----------------------------------------------------------------------------------
 
 
 def done(tx: Tx, which: Which, note: str | None) -> Mail:
@@ -289,7 +289,7 @@ def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str
     return mail(tx, row, journal_change(tx, row, "mail.retried", summary=note, data=data))
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def end_attempt(tx: Tx, row: Row, outcome: str, reason: str | None) -> None:

@@ -144,7 +144,7 @@ class Shown(Model):
     mail: Mail
     delivery: Delivery
     thread: tuple[Mail, ...]
-    """Its conversation, the first mail first."""
+    """The conversation of the mail, the first mail first."""
     dead_letters: tuple[DeadLetter, ...]
     history: tuple[Event, ...]
 
@@ -187,7 +187,7 @@ def attempt(row: Row) -> Attempt:
     return Attempt.from_row(row)
 
 
-# -- what callers give ---------------------------------------------------------------------------------
+# -- checks of arguments -------------------------------------------------------------------------------
 
 
 def checked_subject(subject: str | None) -> str | None:

@@ -111,7 +111,7 @@ def show(tx: Tx, which: Which) -> Shown:
     )
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _letters(tx: Tx, id: str, limit: int) -> tuple[DeadLetter, ...]:

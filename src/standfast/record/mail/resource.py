@@ -59,7 +59,7 @@ class Mails(Resource):
         super().__init__(store, tx)
         self._looked_s = float("-inf")
 
-    # -- sending -------------------------------------------------------------------------------------
+    # -- send ----------------------------------------------------------------------------------------
 
     def send(
         self,
@@ -164,7 +164,7 @@ class Mails(Resource):
         """Whether a live session or process reads the box TO now. Mail to a box without one waits."""
         return readers.any_live(tx, addresses.placed(tx, addresses.checked(to)))
 
-    # -- receiving -----------------------------------------------------------------------------------
+    # -- claims and reads ----------------------------------------------------------------------------
 
     def claim(self, to: str | None = None, *, thread: Which | None = None, for_: Duration | None = None) -> Mail | None:
         """Claim the next mail of a box; None if none is ready. Without `to`, of the caller's own box.
@@ -258,7 +258,7 @@ class Mails(Resource):
         for_us = duration_us(for_, "for_")
         return mail(tx, claims.CLAIMS.renew(tx, which, for_us) | {"kept": 1})
 
-    # -- ending --------------------------------------------------------------------------------------
+    # -- end of a claim ------------------------------------------------------------------------------
 
     @transactional
     def done(self, tx: Tx, which: Which, *, note: str | None = None) -> Mail:
@@ -434,7 +434,7 @@ class Mails(Resource):
             self.store.sync()  # the state that was read is on disk before the caller acts on it
         return found
 
-    # -- looking -------------------------------------------------------------------------------------
+    # -- lists and details ---------------------------------------------------------------------------
 
     @query
     def get(self, tx: Tx, which: Which) -> Mail:
@@ -488,7 +488,7 @@ class Mails(Resource):
         box, most = addresses.checked(to), None if bound is None else checked_bound(bound)
         self._write(lambda tx: send_mail.set_bound(tx, addresses.placed(tx, box), most))
 
-    # -- small parts ---------------------------------------------------------------------------------
+    # -- private functions ---------------------------------------------------------------------------
 
     def _box(self, to: str | None) -> str:
         return addresses.checked(self.agent if to is None else to)
@@ -504,7 +504,8 @@ class Mails(Resource):
         return claims.claim_next(tx, place, thread_id=thread_id, for_us=for_us, look=look)
 
     def _look(self) -> bool:
-        """Whether to check for dead holders now. In a busy box a check at every claim would find nothing."""
+        """Whether to check for dead holders now. Most checks find none, so a busy box is not checked at every
+        claim."""
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_AGAIN_S:
             return False

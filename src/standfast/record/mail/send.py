@@ -107,7 +107,7 @@ def set_bound(tx: Tx, place: Place, bound: int | None) -> Receipt:
     )
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _about(tx: Tx, given: Draft) -> Row:

@@ -97,9 +97,9 @@ class Resumed(Model):
     """The state of a session before it was opened again, and the counts of its contents."""
 
     state: str
-    """Its state then: active, waiting, completed or failed."""
+    """The session's state at that time: active, waiting, completed or failed."""
     crashed: bool
-    """It was active, and its holder had exited or its lease had expired."""
+    """The session was active, and its holder had exited or its lease had expired."""
     reason: str | None
     since_us: int
     """The time of that state; for a crash, the last sign of life."""

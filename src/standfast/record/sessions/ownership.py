@@ -77,7 +77,8 @@ def open_again(tx: Tx, row: Row, wanted: Row, *, alone: bool, joins: bool) -> Op
 
 
 def _ours(tx: Tx, row: Row, *, alone: bool) -> bool:
-    """Whether the caller may continue a live hold: this process has dropped it, or its own actor has it."""
+    """Whether the caller may continue a live hold. True if this process dropped the hold, or if the caller's actor
+    has it."""
     if row["holder"] == tx.caller.holder:
         return alone
     return bool(row["holder"] == leases.actor_holder(tx.caller.actor))

@@ -114,7 +114,7 @@ def stored(value: serial.Json, namespace: str, key: str) -> serial.Json:
     return read_only(value, f"change a copy (copy.deepcopy) and store it: {method}")
 
 
-# -- what callers give ---------------------------------------------------------------------------------
+# -- checks of arguments -------------------------------------------------------------------------------
 
 
 def command_text(command: object, actor: str | None) -> str | None:

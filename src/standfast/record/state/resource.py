@@ -47,7 +47,7 @@ class State(Resource):
             self._hot = HotState(self.store, self.tx)
         return self._hot
 
-    # -- reading -------------------------------------------------------------------------------------
+    # -- single values -------------------------------------------------------------------------------
 
     def get(self, key: str, *, namespace: str = "", returns: Any = None) -> Entry:
         """Get the value of a key, unless it has expired.
@@ -74,7 +74,7 @@ class State(Resource):
             return Place(self.keyspace, namespace)
         return Place(Keyspace(row["scope"]), namespace, label=repositories.labelled(row))
 
-    # -- writing -------------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------
 
     @transactional
     def set(
@@ -195,7 +195,7 @@ class State(Resource):
         """
         return values.expire(tx, page_size(limit, EXPIRE_MAX))
 
-    # -- verifying -------------------------------------------------------------------------------------
+    # -- verification ----------------------------------------------------------------------------------
 
     @query
     def to_verify(self, tx: Tx, *, namespace: str = "", after: str = "", limit: int = 50) -> EntryList:
@@ -218,7 +218,7 @@ class State(Resource):
         rows = tx.all(statement, after=after, now_us=tx.now_us(), limit=page_size(limit), **where)
         return [entry(row) for row in rows]
 
-    # -- looking -------------------------------------------------------------------------------------
+    # -- lists ---------------------------------------------------------------------------------------
 
     @query
     def namespaces(self, tx: Tx, *, after: str | None = None, limit: int = 50) -> NamespaceList:

@@ -255,7 +255,7 @@ def _read_keyword(form: str, wanted: Any, path: str, root: Schema) -> None:
 
 
 def _formed(form: str, wanted: Any, root: Schema) -> tuple[bool, str]:
-    """Whether a keyword's value has its form, and the words for that form."""
+    """Whether the value of a keyword has the required form, and a description of that form."""
     match form:
         case "type":
             names = wanted if isinstance(wanted, list) else [wanted]
@@ -282,7 +282,7 @@ def _refused(path: str, fact: str) -> InvalidInput:
     return InvalidInput(f"json_schema {serial.clean(path, 120)} {fact}")
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _at(path: str, name: str) -> str:

@@ -145,7 +145,7 @@ def unknown(place: Place, key: str) -> NotFound:
     return NotFound(f"there is no state {key!r}{where} in this scope", "standfast state list")
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _row(tx: Tx, place: Place, key: str, value: serial.Json, wish: Wish) -> Row:

@@ -30,7 +30,7 @@ Which = str | Task
 """How callers name a task: by its id, the end of its id, its fingerprint, or the task itself."""
 
 
-# -- finding -----------------------------------------------------------------------------------------
+# -- lookup ------------------------------------------------------------------------------------------
 
 
 def named(row: Row) -> str:
@@ -93,7 +93,7 @@ def fenced_off(tx: Tx, row: Row) -> dict[str, serial.Json]:
     return {"fenced_off": row["holder"], "fence": row["fence"] + 1} if outsider(tx, row) else {}
 
 
-# -- changing ----------------------------------------------------------------------------------------
+# -- changes -----------------------------------------------------------------------------------------
 
 
 def change(tx: Tx, row: Row, type: str, *, data: serial.Json = None, **columns: Any) -> Task:

@@ -80,7 +80,7 @@ def release(tx: Tx, which: changes.Which, *, force: bool) -> Task:
     return task(tx, free, changes.journal_change(tx, free, "task.released", data=data))
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _taken(tx: Tx, row: Row, asked: ClaimFilter) -> Task:

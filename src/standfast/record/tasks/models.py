@@ -66,7 +66,7 @@ class Task(Model):
     standing: str
     """The state of its lease: free, live, over (its time ran out) or gone (its process is dead)."""
     suspect: bool
-    """It is held, and its holder has exited, is late, or has not renewed the lease for long."""
+    """The task is claimed, and its holder has exited, is late, or has not renewed the lease for long."""
     sighting: str | None = None
     """The result of `add`: new, again, returned (the next episode), or cooling (counted on the closed one)."""
     receipt: Receipt | None = None
@@ -198,7 +198,7 @@ def _quiet(tx: Tx, row: Row) -> bool:
     return leases.since_renewal_us(tx, row) > min(int(row["lease_for_us"]) // 2, leases.ACTOR_US)
 
 
-# -- what callers give ---------------------------------------------------------------------------------
+# -- checks of arguments -------------------------------------------------------------------------------
 
 
 def checked_title(title: object) -> str:

@@ -46,7 +46,7 @@ class Tasks(Resource):
 
     __slots__ = ()
 
-    # -- seeing --------------------------------------------------------------------------------------
+    # -- reports -------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -129,7 +129,7 @@ class Tasks(Resource):
         reports = sightings.reports(source, seen, cool_down_us)
         return self._write(lambda tx: sightings.sweep(tx, source, reports, absent_max=absent_max))
 
-    # -- working -------------------------------------------------------------------------------------
+    # -- claims --------------------------------------------------------------------------------------
 
     @query
     def next(
@@ -252,7 +252,7 @@ class Tasks(Resource):
             tx, row, _reason(reason), result=text, cool_down_us=sightings.checked_cool_down(cool_down_us)
         )
 
-    # -- putting aside ---------------------------------------------------------------------------------
+    # -- later states ----------------------------------------------------------------------------------
 
     @transactional
     def snooze(self, tx: Tx, which: Which, *, until: Time | None = None, for_: Duration | None = None) -> Task:
@@ -379,7 +379,7 @@ class Tasks(Resource):
         """Let `which` no longer wait for `on`."""
         return graph.unneed(tx, which, on)
 
-    # -- looking -------------------------------------------------------------------------------------
+    # -- lists and details ---------------------------------------------------------------------------
 
     @query
     def get(self, tx: Tx, which: Which) -> Task:
@@ -434,7 +434,7 @@ class Tasks(Resource):
         return journal.Journal(self.store, tx).about(row["id"], after=after, limit=limit)
 
 
-# -- small parts -------------------------------------------------------------------------------------
+# -- private functions -------------------------------------------------------------------------------
 
 
 def _asked(

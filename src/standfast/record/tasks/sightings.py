@@ -39,9 +39,9 @@ SQL = load(__name__)
 
 KIND = "task"
 SEEN_MAX = 2_000
-"""The most problems that one sweep may report."""
+"""One sweep may report at most this many problems."""
 CLOSED_MAX = 1_000
-"""The most tasks that one sweep closes. The next sweep closes the rest."""
+"""One sweep closes at most this many tasks. The next sweep closes the rest."""
 ABSENT_DEFAULT = 3
 
 _REPORTABLE = frozenset(["title", "body", "kind", "fingerprint", "priority", "labels", "branch", "assignee", "parent"])
@@ -141,7 +141,7 @@ def _journal(tx: Tx, row: Row, type: str, **more: serial.Json) -> Receipt:
     return changes.journal_change(tx, row, type, data={"occurrences": row["occurrences"], **more})
 
 
-# -- sweeping ------------------------------------------------------------------------------------------
+# -- sweep ---------------------------------------------------------------------------------------------
 
 
 def sweep(tx: Tx, source: str, reports: list[Report], *, absent_max: int | None) -> Swept:

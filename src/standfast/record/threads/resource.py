@@ -56,7 +56,7 @@ class Threads(Resource):
         super().__init__(store, tx)
         self._cache = Cache()
 
-    # -- writing -------------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------
 
     def put(
         self,
@@ -177,7 +177,7 @@ class Threads(Resource):
         channels = ", ".join(dict.fromkeys(row["channel"] for row in rows))
         journal.append(tx, "thread.wrote", found["id"], summary=f"task {rows[0]['task_id']}: {channels}")
 
-    # -- reading -------------------------------------------------------------------------------------
+    # -- reads ---------------------------------------------------------------------------------------
 
     def get(
         self, thread: str, id: str | None = None, *, namespace: str = "", seal: Seal | None = None
@@ -356,7 +356,7 @@ class Threads(Resource):
         rows = tx.all(SQL.page, scope=self.scope, before_us=upto, limit=page_size(limit))
         return [Thread(**row) for row in rows]
 
-    # -- deleting and copying ------------------------------------------------------------------------
+    # -- deletion and copies -------------------------------------------------------------------------
 
     @transactional
     def delete(self, tx: Tx, thread: str) -> None:
@@ -426,7 +426,7 @@ class Threads(Resource):
         journal.append(tx, "thread.copied", into["id"], summary=words, data={"from": found["id"], "checkpoints": count})
         return count
 
-    # -- small parts ---------------------------------------------------------------------------------
+    # -- private functions ---------------------------------------------------------------------------
 
     def _parent(self, thread: str, namespace: str, id: str, *, fresh: bool) -> dict[str, str] | None:
         parts = None if fresh else self._cache.parts((thread, namespace, id))
