@@ -61,8 +61,9 @@ def take(out: Out, to: str | None, note: str | None, no_verify: bool, freeze: bo
         raise click.exceptions.Exit(_freeze(freeze, command))
     with _opened() as sf:
         made = sf.copies.take(to=to, note=note, verify=not no_verify, progress=reported(out))
-    text = f"{made.id} {made.state}: {made.size_bytes} bytes and {made.artifacts} artifacts in {made.place}"
-    damage = f"{made.unreadable} artifacts of the store cannot be read: standfast artifact verify"
+    held = f"{made.size_bytes} bytes and {values.counted(made.artifacts, 'artifact')}"
+    text = f"{made.id} {made.state}: {held} in {made.place}"
+    damage = f"{values.counted(made.unreadable, 'artifact')} of the store cannot be read: standfast artifact verify"
     then = _command("backup test {id}", to)
     show(out, One(made, [text], then, say=damage if made.unreadable else "", extra={"state": made.state}))
 

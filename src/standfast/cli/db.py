@@ -22,6 +22,7 @@ from standfast.cli.open_store import exists, opened, refuse_missing
 from standfast.cli.output import Out
 from standfast.cli.progress import reported
 from standfast.cli.render import Column
+from standfast.cli.values import counted
 from standfast.clock import parse_duration
 from standfast.config import load, mask, parse_db_target, people, save_target
 from standfast.config import trust as agree
@@ -213,8 +214,9 @@ def _moved(out: Out, settings: Settings, target: Target, again: str, *, wait: st
 
     what = plan(settings, target)
     shown = {**what.as_dict(), "hash": what.hash, "commit": not again}
+    held = f"{counted(what.rows, 'row')} and {counted(what.artifacts, 'artifact')}"
     lines = [
-        f"Move {what.store} from {what.source} to {what.target}: {what.rows} rows, {what.artifacts} artifacts.",
+        f"Move {what.store} from {what.source} to {what.target}: {held}.",
         "Processes that have it open are refused at their next write. The source stays there, sealed.",
     ]
     if again:
@@ -237,7 +239,7 @@ def _moved(out: Out, settings: Settings, target: Target, again: str, *, wait: st
                 out.say(f"{error.message}: waiting up to {wait}")
             waiting = True
             time.sleep(POLL_S)
-    out.say(f"{what.store} is at {what.target}: {what.rows} rows and {what.artifacts} artifacts, compared")
+    out.say(f"{what.store} is at {what.target}: {held}, compared")
     return True
 
 

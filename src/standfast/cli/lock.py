@@ -210,7 +210,7 @@ def held_for(for_: str | None, pid: int | None) -> Duration | None:
 def _for_people(found: Lease) -> dict[str, Any]:
     from standfast.core.leases import holder_text
 
-    left_us = (found.lease_until_us or 0) - round(time() * 1_000_000)
+    left_us = ((found.lease_until_us or 0) - round(time() * 1_000_000)) // SECOND_US * SECOND_US
     return {
         "holder_name": holder_text(found.holder),
         "left": format_duration(left_us, parts=2) if found.standing == "live" and left_us > 0 else None,
