@@ -14,7 +14,7 @@ _OWN = frozenset(("meta", "migration"))
 
 
 def counts(tx: Tx) -> dict[str, int]:
-    """Rows per table, our own book-keeping left out; COUNT_MAX means at least so many."""
+    """Rows per table, without our internal tables. COUNT_MAX means COUNT_MAX rows or more."""
     return {table: _count(tx, table) for table in catalogue.tables() if table not in _OWN}
 
 

@@ -84,7 +84,7 @@ class Context(Model):
         return self.checkpoint.cursor if self.checkpoint is not None else None
 
 
-CheckpointList: TypeAlias = "list[Checkpoint]"  # in the resource, `list` is a method
+CheckpointList: TypeAlias = "list[Checkpoint]"  # inside the resource class, `list` is a method
 
 
 # -- methods of a session -----------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ class SearchIndex(Resource):
 
 
 def unindexed(tx: Tx, limit: int) -> Iterator[Document]:
-    """Rows that the index lacks or has in an older version: about `limit` of each source at most."""
+    """About `limit` rows of each source that the index lacks or has in an older version."""
     for source in SOURCES:
         at, count = _mark(tx, source=source), 0
         while count < limit:

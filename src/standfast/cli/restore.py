@@ -95,7 +95,7 @@ def restore(
 
 
 def _present(out: Out, settings: Settings, place: str | None) -> bool:
-    """Whether nothing is to be done: a store exists, or there is no copy and this host remembers no store here."""
+    """Whether no restore is needed: a store exists, or there is no copy and this host remembers no store here."""
     from standfast.admin.copies.here import look
     from standfast.admin.copies.places import configured, opened
     from standfast.db import store_memory

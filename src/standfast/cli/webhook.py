@@ -235,7 +235,7 @@ def _payload(file: str, *, text: bool) -> Any:
 
 
 def _bytes(file: str, limit_bytes: int) -> bytes:
-    """Read one byte more than the limit at most, so that a large body is refused without being read."""
+    """Read at most one byte more than the limit, so that a large body is refused without being read."""
     if file == "-":
         return sys.stdin.buffer.read(limit_bytes + 1)
     try:

@@ -95,13 +95,13 @@ class Options(Model):
     redact: bool = True
     """Whether secrets are taken out of recorded messages and tool calls."""
     unsafe_storage: bool = False
-    """Open a store where it may lose data: on a network file system, in a synchronised folder."""
+    """True allows a store where it may lose data: on a network file system or in a synchronised folder."""
     artifact_max_bytes: int = 1024 * 1024 * 1024
     """The most bytes one artifact may have."""
     artifact_bucket: str | None = None
-    """s3://BUCKET/NAME for artifacts. None means beside the store. Never from a project's file."""
+    """s3://BUCKET/NAME for artifacts. None means beside the store. A project's file cannot set it."""
     accounts: tuple[str, ...] = ()
-    """Other accounts (`user@host`) whose loops this account's daemon runs; never from a project's file."""
+    """Other accounts (`user@host`) whose loops this account's daemon runs. A project's file cannot set it."""
     copies: CopyOptions = CopyOptions()
 
 
@@ -124,7 +124,7 @@ class Settings(NamedTuple):
     where: str
     """The variable or file that decided."""
     scope: str
-    """The name that separates keys on purpose; empty by default."""
+    """The name that a user sets to separate keys; empty by default."""
     label: Label
     """The repository that every written row records. A child process has that of its parent."""
     actor: str

@@ -132,7 +132,7 @@ def _is_words(value: object) -> bool:
 
 
 def _is_daemon(value: object) -> bool:
-    """Only `accounts`, each `user@host`."""
+    """Whether the table has only `accounts`, a list of `user@host`."""
     found = value.get("accounts") if isinstance(value, dict) and set(value) <= {"accounts"} else None
     if not isinstance(found, list) or not _is_words(found) or len(found) > ACCOUNTS_MAX:
         return False
@@ -140,7 +140,7 @@ def _is_daemon(value: object) -> bool:
 
 
 def _is_copies(value: object) -> bool:
-    """`enabled`, `to`, `keep` and `max_age`, each of its own form."""
+    """Whether the table has only `enabled`, `to`, `keep` and `max_age`, each with a valid value."""
     import re
 
     if not isinstance(value, dict):
@@ -201,7 +201,7 @@ def set_db_url(path: str, target: Target, default_path: str) -> File:
     before = parsed(old.encode(), path)
     value = "sqlite:" if target.location == default_path else target.location
     text = _with_db_url(old, value)
-    # The edit is by line. If it would change anything else, the author has to edit the file.
+    # standfast replaces one line. If that would change anything else, the author has to edit the file.
     if parsed(text.encode(), path) != before | {"db_url": value}:
         raise refused(
             path, "is too unusual to edit safely", f"write this line yourself: db_url = {quoted(mask(value))}"

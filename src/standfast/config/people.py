@@ -40,7 +40,7 @@ REFUSED = frozenset(
         "undoes a change of a gate",
     )
 )
-"""Every kind of action that is refused to agents. A method with another action adds it here first."""
+"""The actions that standfast refuses to agents. A new action must be in this list before a method uses it."""
 
 _commands = [False]
 

@@ -22,7 +22,7 @@ CONFIG_MAX_BYTES = 1 << 20
 DEPTH_MAX = 256
 """The most directories that are searched upwards."""
 
-# The same repositories under the names their hosts use for SSH over port 443.
+# The names of hosts for SSH over port 443, and the usual names of the same hosts.
 _SAME_HOST = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -144,7 +144,7 @@ def repository(start: str) -> Repository | None:
                 continue  # git ignores an invalid `.git` directory, and stops at an invalid `.git` file
             return _described(directory, git_dir)
         if _is_git_dir(directory) and os.path.isdir(os.path.join(directory, "refs")):
-            return _described(directory, directory)  # bare, or inside `.git` itself
+            return _described(directory, directory)  # the repository is bare, or the directory is inside `.git`
     return None
 
 

@@ -85,7 +85,7 @@ class Collected(Model):
     faults: list[Fault]
 
 
-Faults: TypeAlias = "list[Fault]"  # in the resource, `list` is a method
+Faults: TypeAlias = "list[Fault]"  # inside the resource class, `list` is a method
 
 
 # -- functions for other features ------------------------------------------------------------

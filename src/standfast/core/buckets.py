@@ -68,7 +68,7 @@ class Bucket:
         os.unlink(path)
 
     def put_stream(self, name: str, stream: IO[bytes]) -> None:
-        """The rest of a file that can seek. The object is there as a whole when this returns."""
+        """Store the rest of a seekable file. When this returns, the object is complete."""
         with _os_errors():
             self._store.put(self._path(name), stream)
 

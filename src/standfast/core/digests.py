@@ -59,7 +59,7 @@ class Checked(Model):
     upto_seq: int
     """Rows up to this one have a digest."""
     open: int
-    """The number of rows after that. Only a receipt or a witness can prove them."""
+    """The number of rows after the last digest. Only a receipt or a witness can prove them."""
     findings: list[Finding]
     witness: str | None = None
     """The witness of the present journal, to compare with later."""

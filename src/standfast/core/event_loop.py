@@ -31,7 +31,7 @@ AGAIN_S = 0.1
 """How often a write that could not be withdrawn is tried again. The engine may have put it back into its queue, because
 another program has locked the database."""
 THREADS_MAX = 1000
-"""Awaited calls under way at once in one process. A step that calls an effect needs two."""
+"""Awaited calls that one process runs at the same time. A step that calls an effect needs two."""
 
 
 async def on_thread(function: Callable[..., T], *args: Any) -> T:

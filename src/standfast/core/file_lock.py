@@ -25,7 +25,8 @@ def locked(fd: int, fact: str, hint: str, *, wait_s: float, shared: bool = False
         _wait(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait_s, Busy(fact, hint))
         yield
     finally:
-        # Explicitly: a child that was forked meanwhile has a copy of the descriptor, so closing ours keeps the lock.
+        # Unlock explicitly. A child that was forked meanwhile has a copy of the descriptor, so closing ours keeps
+        # the lock.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 

@@ -36,7 +36,7 @@ class Gap(NamedTuple):
     from_us: int
     to_us: int
     carried: bool = False
-    """Whether effects, approvals, credits and webhooks of the replaced store were carried over."""
+    """True if effects, approvals, credits and webhooks of the replaced store were copied into this one."""
 
     def dumps(self) -> str:
         return json.dumps(self._asdict(), sort_keys=True, separators=(",", ":"))

@@ -257,7 +257,7 @@ class _Place(NamedTuple):
 
 
 def _start(tx: Tx) -> _Place:
-    """Before the first row, in the order of the engine."""
+    """The cursor before the first row, in the order of the engine."""
     return _Place("0" if tx.dialect == "postgres" else "", 0)
 
 

@@ -40,7 +40,7 @@ PROCESS_US = 60 * SECOND_US
 ACTOR_US = 15 * MINUTE_US
 RENEW_EVERY_S = 15.0
 MARGIN_US = 5 * SECOND_US
-"""How long before its end a process stops to rely on its own lease, because clocks and disks may be late."""
+"""A process stops using its lease this long before the lease ends, because clocks and disks may be late."""
 LEASE_MAX_US = 7 * 24 * 60 * MINUTE_US
 NAME_MAX = 500
 
@@ -347,7 +347,7 @@ def _stat(pid: int) -> tuple[str, str]:
             return "unknown", ""
         return fields[0].decode(), fields[19].decode()
     except (FileNotFoundError, ProcessLookupError):
-        # The process is gone, or hidden from us (hidepid). Signal 0 tells which.
+        # The process has exited, or is hidden from us (hidepid). Signal 0 shows which.
         return _probe(pid)
     except (OSError, IndexError):
         return "unknown", ""
@@ -441,7 +441,7 @@ class Renewer:
             except (StorageError, InvalidInput):
                 if self._store.closed:
                     return
-                continue  # The next round may succeed. Until then `trusted` becomes False in time.
+                continue  # The next renewal may succeed. If none does, `trusted` becomes False before the lease ends.
 
     def stop(self) -> None:
         self._stop.set()

@@ -102,7 +102,7 @@ def _holder(fd: int, path: str, clock: Clock) -> Found:
     told = parse_process(identity)
     if told is not None and str(told.pid) == pid and is_here(identity, clock):
         return Found(running=True, pid=told.pid, process=identity)
-    seen = lock_holder(path)  # the file is empty, stale or garbage: ask the kernel which process holds the lock
+    seen = lock_holder(path)  # the file may be empty, stale or damaged: ask the kernel which process holds the lock
     return Found(running=True, pid=seen, process=str(process(seen, clock)) if seen else None)
 
 

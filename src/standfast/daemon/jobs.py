@@ -44,7 +44,8 @@ class Firing:
     def step(self) -> int:
         self._look_around()
         for _ in range(FIRE_ROUNDS):
-            # Read first: firing is a write, and each write sends a notification that would wake this thread again.
+            # Read before the write that fires loops: each write sends a notification that would wake this thread
+            # again.
             due_us = self._sf.loops.next_due_us(runs=False, accounts=self._accounts)
             now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None:

@@ -33,7 +33,7 @@ from typing import Any
 KEPT_BYTES = 64 * 1024
 """The size of the first and of the last part; the bytes between them are counted and left out."""
 LINGER_S = 1.0
-"""How long to read on after the command has ended: another process may still write to its output."""
+"""How long to read output after the command has ended, because another process may still write to it."""
 LOOK_S = 1.0
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -241,7 +241,7 @@ def main() -> int:
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    for number in (signal.SIGINT, signal.SIGHUP):  # sent by a terminal to the whole group, meant for the daemon
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to the whole group
         signal.signal(number, signal.SIG_IGN)
     words = sys.stdin.buffer.read()
     if not words.endswith(b"\n"):

@@ -46,7 +46,7 @@ class Result(NamedTuple):
     code: int | None
     """The command's exit code, negative for a signal. None if the command was never started."""
     why: str | None
-    """timed_out, cancelled or lost, if it was ended; None if it ended by itself."""
+    """timed_out, cancelled or lost if standfast ended the command. None if the command ended by itself."""
     failure: str | None
     duration_us: int
     stdout: bytes

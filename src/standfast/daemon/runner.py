@@ -125,7 +125,8 @@ class Work:
     def _claim(self) -> int:
         """Begin ready runs up to the limit. Returns the microseconds until more may be ready."""
         while len(self._going) < self._workers_max:
-            # Read first: a claim is a write, and each write sends a notification that would wake this thread again.
+            # Read before the claim: a claim is a write, and each write sends a notification that would wake this
+            # thread again.
             due_us = self._sf.loops.next_due_us(slots=False, accounts=self._accounts)
             now_us = self._sf.read(lambda tx: tx.now_us())
             if due_us is None or due_us > now_us:
@@ -301,14 +302,14 @@ class Work:
         try:
             if (
                 run.process is None
-            ):  # claimed and never begun: a keeper gets its command only after its identity is stored
+            ):  # claimed and never started: a keeper gets its command only after its identity is stored
                 self._sf.runs.requeue(run.id, run.attempt, reason="its worker ended before the command began")
                 return
             child = self._spool.adopted(run.id, run.attempt, run.process)
             if not child.here and not child.gone and child.result() is None:
-                return  # on another machine: its lease ends by time
+                return  # the run is on another machine, and its lease ends by time
             if child.gone and not child.known:
-                child.end_leftovers()  # of another data directory: the outcome is unknown
+                child.end_leftovers()  # the keeper belongs to another data directory: the outcome is unknown
                 return
             adopted = self._sf.runs.adopt(run.id, run.attempt)
         except (Conflict, NotFound):
@@ -323,7 +324,7 @@ class Work:
         try:
             run = self._sf.runs.get(run_id)
         except NotFound:
-            return  # of another store: leave it alone
+            return  # the directory belongs to another store: do not touch it
         if run.state != "running" or run.attempt != attempt:
             self._spool.forget(run_id, attempt)
 

@@ -110,8 +110,8 @@ class Service:
         return ended
 
     def _drain(self, daemon: Daemon, ear: Ear, guard: Instance, signals: Signals, why: str) -> None:
-        """Begin nothing new. Running commands get some time to end by themselves. Then the daemon ends them and
-        records every end. If the store is away, the keepers hold the results, and the next daemon records them.
+        """Begin nothing new. Running commands get the grace period to end by themselves. Then the daemon ends them
+        and records every end. If the store is away, the keepers hold the results, and the next daemon records them.
         """
         _notify("STOPPING=1")
         self.say(f"{why}: ending")

@@ -41,7 +41,7 @@ class Status(NamedTuple):
     """The runs that are in progress."""
     counts: dict[str, int]
     note: str | None = None
-    """The reason why it ended, or the error of the store for which it waits."""
+    """The reason why the daemon ended, or the error of the store for which it waits."""
     foreign: Sequence[dict[str, str]] = ()
     """Loops that are late and that this daemon may not run: loop, why, what to do."""
 
@@ -57,7 +57,7 @@ def write(data_dir: str, status: Status) -> None:
         _put(path + ".new", data, os.O_CREAT | os.O_TRUNC)
         os.rename(path + ".new", path)
     except OSError:
-        with suppress(OSError):  # only a display; the store has the rows
+        with suppress(OSError):  # the file is only for display; the store has the rows
             _put(path, data, 0)
 
 

@@ -88,7 +88,7 @@ class Supervised:
 
 
 def backoff_us(failures: int, most_us: int = BACKOFF_MAX_US) -> int:
-    """The delay after so many failures: it doubles with each, up to a limit."""
+    """The delay after this number of failures. Each failure doubles the delay, up to a limit."""
     return min(BACKOFF_MIN_US << min(failures - 1, 20), most_us)
 
 

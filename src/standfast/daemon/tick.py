@@ -78,7 +78,7 @@ class Daemon:
         self._held_back = ""
 
     def _made_work(self) -> Work:
-        """After a restart the rows and the keepers' directories show which commands run."""
+        """The work of this daemon. After a restart, rows and keepers' directories show which commands run."""
         self.work = Work(self.sf, self.spool, self.options.workers_max, self.counts, self.say, self.accounts)
         self.work.draining = self.draining
         return self.work
@@ -120,7 +120,7 @@ class Daemon:
         self._held_back = who
 
     def _stand_by(self) -> int:
-        """Handle runs that were begun on this machine, because the leader may be on another one."""
+        """Handle runs that this machine started, because the leader may be on another machine."""
         try:
             self.work.follow(leads=False)
             self._promise()

@@ -234,7 +234,7 @@ class Engine(ABC):
 
     @abstractmethod
     def transaction(self, caller: Caller) -> AbstractContextManager[Tx]:
-        """The only transaction that a caller holds open: for TRANSACTION_MAX_S at most, and never run twice."""
+        """The only transaction that a caller holds open. It lasts at most TRANSACTION_MAX_S and never runs twice."""
 
     @abstractmethod
     def submit(self, body: Callable[[Tx], T], caller: Caller, done: Done[T]) -> Callable[[], bool]:

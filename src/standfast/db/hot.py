@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "STANDFAST_HOT_URL"
 TIMEOUT_S = 0.25
-"""The longest wait for an answer; after that the server counts as unreachable."""
+"""The longest wait for an answer. A server that is slower counts as unreachable."""
 LOOK_S = 0.25
 
 

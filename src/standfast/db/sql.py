@@ -123,7 +123,8 @@ class Queries:
 
     @cached_property
     def _statements(self) -> dict[str, Statement]:
-        """Parsed on first use, because a process imports many files and uses few."""
+        """The statements of a file. They are parsed on first use, because a process imports many files and uses
+        few."""
         return parse(self._text)
 
     def __getattr__(self, name: str) -> Statement:

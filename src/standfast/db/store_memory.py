@@ -69,7 +69,7 @@ class Remembered(NamedTuple):
     """When the store was last opened or closed."""
     gates: bool
     given_up: bool
-    """Whether `store create` made another store in its place. Then opening the empty place is not refused."""
+    """True if `store create` made another store at this place. Then opening the empty place is not refused."""
     places: tuple[Place, ...]
     """The places where it was opened, the latest first."""
 

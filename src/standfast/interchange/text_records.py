@@ -62,7 +62,7 @@ class Record(NamedTuple):
 
     kind: str
     name: str
-    """The id of a decision or task, the namespace and key of a value, the pattern of a gate."""
+    """The id of a decision or task, the namespace and key of a value, or the pattern of a gate."""
     fields: Fields
 
     @property

@@ -46,9 +46,9 @@ METHODS = ("terminal", "passkey", "api")
 """How an answer was obtained."""
 WORDS_MAX = 4000
 LOOK_AGAIN_S = 1.0
-"""How often a waiting call reads the row again at least, because a notification may be missed."""
+"""A waiting call reads the row again at least this often, because a notification may be missed."""
 YOUNG_US = SECOND_US
-"""An answer that is younger than this may be visible before it is on disk."""
+"""A younger answer may be visible before it is on disk."""
 
 _LAST = "apr_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
 
@@ -78,7 +78,7 @@ class Approval(Model):
     attempt: int | None
     """The last attempt of the effect that used this grant."""
     attempts: int | None
-    """How many dispatches the question asks for."""
+    """The number of dispatches that the question asks for."""
     attempts_used: int | None
     receipt: Receipt | None = None
 
@@ -240,7 +240,7 @@ def _consume(tx: Tx, found: Approval, attempt: int, attempts: int) -> None:
 
 
 def _expire(tx: Tx, found: Approval, reason: str) -> Approval:
-    """Record that it has expired, unless another caller recorded that, or an answer, just before."""
+    """Record that the approval has expired, unless another caller has just recorded the expiry or an answer."""
     row = tx.maybe(SQL.expire, id=found.id)
     return (
         found
@@ -257,7 +257,7 @@ def _journalled(
         tx,
         f"approval.{what or made.state}",
         made.id,
-        scope=made.scope,  # that of the effect: the person who answers may be in another one
+        scope=made.scope,  # the scope of the effect: the person who answers may be in another scope
         session_id=made.session_id,
         state=made.state,
         summary=summary,
@@ -533,7 +533,7 @@ def _too_late(tx: Tx, id: str) -> IllegalTransition:
 
 
 def _seen(tx: Tx, row: Row) -> Approval:
-    """The approval for readers: expired by its time, also before a method has recorded that."""
+    """The approval for readers. It is expired after its time, also before a method has recorded the expiry."""
     found = Approval.from_row(row)
     over = found.state in ("requested", "granted") and found.expires_us <= tx.now_us()
     return found.replace(state="expired") if over else found

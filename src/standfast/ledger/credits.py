@@ -89,7 +89,7 @@ class Balance(Model):
         return self.account, self.unit
 
 
-# In the resource `list` is a method, so that the types need other names there.
+# Inside the resource class `list` is a method, so annotations there use these names instead of `list[…]`.
 EntryList: TypeAlias = "list[CreditEntry]"
 BalanceList: TypeAlias = "list[Balance]"
 

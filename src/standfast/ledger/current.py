@@ -24,7 +24,7 @@ class Current(NamedTuple):
     """One binding."""
 
     owner: ReferenceType[object]
-    """The session, sub-agent or decision that bound it."""
+    """The session, sub-agent or decision that made the binding."""
     opening: Opening
     bound_node: ReferenceType[Any]
     reason: str | None

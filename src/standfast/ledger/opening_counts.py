@@ -74,7 +74,7 @@ class Opening:
             return count
 
     def take_back(self, kind: str, identity: str) -> None:
-        """Undo the last `number`: nothing was recorded for it."""
+        """Take back the last number from `number`, because nothing was recorded under it."""
         with self._mutex:
             self._counts[kind, identity] -= 1
 

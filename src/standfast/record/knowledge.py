@@ -106,7 +106,7 @@ class Indexed(Model):
     index: str
 
 
-# In the resource `list` is a method, so that the type needs another name there.
+# Inside the resource class `list` is a method, so annotations there use this name instead of `list[…]`.
 KnowledgeList: TypeAlias = "list[Knowledge]"
 
 

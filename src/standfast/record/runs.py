@@ -52,7 +52,7 @@ FAR_US = 2**62
 """Later than every slot."""
 _LAST = "run_z"  # after every id
 
-# In the resource `list` is a method, so that the types need another name there.
+# Inside the resource class `list` is a method, so annotations there use this name instead of `list[…]`.
 RunList: TypeAlias = "list[Run]"
 
 
@@ -346,7 +346,7 @@ def _exit(outcome: Outcome) -> str:
 
 
 def _counted(tx: Tx, row: Row) -> str | None:
-    """Count failures in a row. If this one pauses the loop, returns the reason."""
+    """Count the loop's failures in a row. Returns the reason if this failure pauses the loop."""
     if row["state"] == "done":
         tx.run(SQL.succeeded, id=row["loop_id"])
     if row["state"] not in ("failed", "timed_out"):

@@ -1,9 +1,9 @@
 """Remove secrets of well-known shapes from text before it is stored.
 
-A shape has a literal prefix and then so many characters that no ordinary text matches by chance. A text is searched for
-the prefixes first, because almost no text has one; a pattern runs only where its prefix was found. The replacement
-names the kind of the secret: `[redacted:github]`. Intents, results, steps and state are not redacted, because they must
-be returned unchanged. `redact = false` in the configuration turns it off.
+A shape has a literal prefix and enough further characters that no ordinary text matches by chance. A text is
+searched for the prefixes first, because almost no text has one; a pattern runs only where its prefix was found. The
+replacement names the kind of the secret: `[redacted:github]`. Intents, results, steps and state are not redacted,
+because they must be returned unchanged. `redact = false` in the configuration turns it off.
 
 The text may be hostile, so the time of every pattern is proportional to the length of the text. No pattern scans a part
 of the text from more than one start. A test measures each pattern with hostile text.

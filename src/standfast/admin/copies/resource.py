@@ -177,7 +177,7 @@ def note(place: CopyPlace, copy_id: str, state: str, now_us: int) -> int:
     return now_us
 
 
-Found: TypeAlias = "list[Copy]"  # in the resource, `list` is a method
+Found: TypeAlias = "list[Copy]"  # inside the resource class, `list` is a method
 
 
 # -- methods with a store -----------------------------------------------------------------------------------

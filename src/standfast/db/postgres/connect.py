@@ -34,7 +34,8 @@ def _ready(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
 
 
 def _fault(address: Address, words: str, *, silent: bool) -> Fault:
-    """libpq gives no SQLSTATE for a failed connection, and its message is in the server's language."""
+    """The fault of a failed connection. libpq gives no SQLSTATE for it, and its message is in the server's
+    language."""
     if silent:
         # No server answered. A second try would take as long again, and psycopg's ping holds the GIL.
         return Fault(words, sqlstate=ABSENT, lost=True)

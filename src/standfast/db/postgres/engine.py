@@ -278,12 +278,12 @@ class PostgresEngine(Engine):
                 raise
         finally:
             self._give(permit)
-        if tx.wrote and mode is not self._modes.relaxed:  # no caller waits for a heartbeat
+        if tx.wrote and mode is not self._modes.relaxed:  # nothing waits for a heartbeat
             self._bell.ring()
         return result
 
     def _refuse_unknown(self, tx: PostgresTx) -> None:
-        """COMMIT was sent and its answer is lost: the outcome is unknown, and the body never runs again."""
+        """Raise CommitUnknown: COMMIT was sent and its answer is lost. The body never runs again."""
         if tx.commit_sent and isinstance(tx.fault, Fault) and tx.fault.lost and tx.fault.sqlstate != faults.STANDSTILL:
             self._pool.renew()
             raise faults.commit_unknown(tx.fault, self.address) from None

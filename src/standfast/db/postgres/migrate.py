@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LOCK_KEY = 0x53544644
 _WAITED = frozenset({"40001", "40P01", "55P03"})
 _EXISTS = frozenset({"23505", "42P06", "42P07", "42710", "XX000"})
-"""Another process created it just now; XX000 is "tuple concurrently updated"."""
+"""SQLSTATEs of a race: another process created the object first. XX000 is "tuple concurrently updated"."""
 _EXISTS_RERUNS_MAX = 5
 _LOCAL = (
     "SELECT set_config('search_path', 'standfast, pg_temp', true), set_config('synchronous_commit', 'on', true),"
@@ -88,7 +88,7 @@ def version(connection: psycopg.Connection[Any]) -> int:
 
 
 def _as_owner(connection: psycopg.Connection[Any]) -> None:
-    """New tables belong to the role that owns the store, even if a member of that role migrates."""
+    """Migrate as the owner's role, so that new tables belong to it even if a member of the role migrates."""
     owner = "SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'standfast'"
     owner += " AND nspowner <> to_regrole(quote_ident(current_user)) AND pg_has_role(nspowner, 'MEMBER')"
     found = _one(connection, owner)

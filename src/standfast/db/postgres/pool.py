@@ -140,7 +140,7 @@ class Pool:
         return {"open": idle + lent, "idle": idle, "waiting": len(self._waiting), "max": CONNECTIONS_MAX}
 
     def _close_old(self) -> None:
-        """The connections that were unused for the longest time are at the left end."""
+        """Close connections that were unused for too long. The longest unused ones are at the left end."""
         limit = time.monotonic() - IDLE_MAX_S
         try:
             while self._idle[0][0] < limit:

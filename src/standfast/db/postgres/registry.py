@@ -41,7 +41,7 @@ def open_engine(
 
 
 def _close(engine: PostgresEngine) -> None:
-    """The last handle was closed."""
+    """Close the engine after its last handle was closed."""
     with _registry_lock:
         if engine.handles > 0:
             return  # another caller opened it again meanwhile

@@ -92,7 +92,7 @@ class Checkpoints:
             return
         try:
             connection = self._store.connect()
-            # A passive checkpoint first: it blocks no writer, and leaves little work for the lock.
+            # Make a passive checkpoint first. It blocks no writer, and leaves little work for the time under the lock.
             self._store.files.check()
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             lock = FileLock(self._store.path + ".lock")

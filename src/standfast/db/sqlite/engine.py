@@ -85,7 +85,8 @@ class SqliteEngine(Engine):
         on_migrate: OnMigrate = no_copy,
         on_removed: OnRemoved = no_rescue,
     ) -> None:
-        """`on_create` is called before a store is created. It raises if none may be created here."""
+        """The engine calls `on_create` before it creates a store. `on_create` raises if no store may be created
+        here."""
         library.check()
         if location.is_empty(path):
             on_create()

@@ -105,7 +105,8 @@ class GroupCommit:
                     body.error = error
 
     def _transact(self, batch: list[Body]) -> list[Body]:
-        """Returns the bodies that have an outcome; the others are back in the deque."""
+        """Run the bodies in one transaction. Returns the bodies that have an outcome; the deque has the others
+        again."""
         if self.dead is not None:
             return _fail(batch, self.dead)
         try:
@@ -147,7 +148,7 @@ class GroupCommit:
         return batch
 
     def _run_apart(self, batch: list[Body]) -> list[Body]:
-        """A savepoint around each body: one that fails, fails alone."""
+        """Run each body in a savepoint, so that a failing body does not undo the others."""
         self.begin()
         connection = self._store.connection
         again: list[Body] = []

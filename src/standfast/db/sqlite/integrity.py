@@ -55,7 +55,7 @@ def main(path: str, ways: str) -> None:
     from standfast.db.sqlite import wal
 
     assert ways in (FULL, QUICK)
-    with suppress(OSError):  # of a copy without a log: there is nothing to compare
+    with suppress(OSError):  # a copy has no WAL: there is nothing to compare
         if wal.foreign(path):
             print(json.dumps([wal.foreign_log(path).message]))
             return

@@ -76,7 +76,7 @@ class OpenStore:
             library.pause(0.05)
 
     def _open(self) -> None:
-        """Our own descriptors open before SQLite's and close after them."""
+        """Open the store. Our descriptors are opened before SQLite's and closed after them."""
         location.complete_restore(self.path)
         empty = location.is_empty(self.path)
         if empty:

@@ -193,7 +193,7 @@ class Hold(Operation):
         self.answer()
 
     def take_back(self) -> None:
-        """Wait until the caller decides, for TRANSACTION_MAX_S at most; then no statement runs any more."""
+        """Wait at most TRANSACTION_MAX_S for the caller to commit or roll back. Afterwards no statement runs."""
         assert self.cursor is not None
         self._await_decision()
         if not self._mutex.acquire(blocking=False):

@@ -23,7 +23,7 @@ from standfast.errors import InvalidInput, StandfastError
 T = TypeVar("T")
 
 KEPT_MAX = 8
-"""Connections kept open between reads; more are opened when more threads read at once."""
+"""Connections that stay open between reads. More are opened when more threads read at the same time."""
 _STEPS_BETWEEN_CHECKS = 50_000
 
 
@@ -32,7 +32,8 @@ class Closed(Exception):
 
 
 class Loan:
-    """A connection in use. A loan that an interrupted thread has lost is garbage, and does not count."""
+    """A connection in use. If an interrupted thread loses its loan, Python collects the loan as garbage, and it does
+    not count."""
 
     __slots__ = ("__weakref__",)
 

@@ -62,7 +62,7 @@ def open_engine(
 
 
 def _close(engine: SqliteEngine) -> None:
-    """The last handle was closed."""
+    """Close the engine after its last handle was closed."""
     with _registry_lock:
         if engine.handles > 0:
             return  # another handle opened it meanwhile

@@ -307,7 +307,7 @@ class Files:
         self._lock.note(max(self.changes, 0), now, base)
 
     def _overwritten(self) -> CommitUnknown:
-        """Make the other processes raise the alarm too: note a change counter that no header reaches."""
+        """Note a change counter that no header reaches, so that the other processes raise the alarm too."""
         self._lock.note_alarm()
         return _alarm(os.fsdecode(self._names[0]), "was overwritten or truncated", code=OVERWRITTEN)
 

@@ -93,7 +93,7 @@ def _document(data_dir: str, name: str) -> dict[str, Any]:
 
 
 def _is_fresh(entry: dict[str, Any], now_us: int) -> bool:
-    """False also for an entry with a later time, because then the clock was set back."""
+    """Whether the entry is young enough. False also for a time in the future, because then the clock was set back."""
     return bool(0 <= now_us - entry["at_us"] < FRESH_US)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SQL = load(__name__)
 
 LEASE_US = 60 * MINUTE_US
-"""Long, because an agent sends no record during a tool call."""
+"""The lease of an agent's session. It is long, because an agent sends no record during a tool call."""
 GATES_MAX = 1000
 LATELY_US = 30 * DAY_US
 WORKSPACES_MAX = 500

@@ -450,7 +450,7 @@ def key(data_dir: str) -> bytes | None:
 
 
 def _key(data_dir: str) -> bytes | None:
-    """The same. Raises OSError if the key exists and cannot be read."""
+    """The key of the spool. Raises OSError if the key exists and cannot be read."""
     path = os.path.join(data_dir, KEY)
     try:
         with open(path, "rb") as file:

@@ -200,7 +200,7 @@ def _answer(call: Call, now_us: int, until_s: float) -> Answer:
 
 
 def _counted(answer: Answer, call: Call, facts: Facts, now_us: int) -> Answer:
-    """The answer. "Not there" counts only if `settle` has passed since the call."""
+    """The answer of the probe. "Not there" counts only if `settle` has passed since the call."""
     action = table.named(facts.get("action"))
     settle_us = parse_duration(action.settle) if action is not None else 0
     if answer.happened is False and now_us - call.sent_us < settle_us:

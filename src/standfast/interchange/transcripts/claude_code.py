@@ -154,7 +154,7 @@ class _Reader(Reader):
         return chain
 
     def _spot(self, record: Record, value: dict[str, Any], batch: Batch) -> Spot:
-        """Where a record belongs. The first record of a conversation also gives its facts."""
+        """The conversation and position of a record. The first record of a conversation also gives its facts."""
         thread, at_us = self._thread(value), self.carry.get("at", 0)
         if not batch.facts.get(thread):
             forked = mapping(value.get("forkedFrom")).get("sessionId")

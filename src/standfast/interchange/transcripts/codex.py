@@ -80,7 +80,8 @@ COUNTED = (
 class Codex(Importer):
     agent = "codex"
     version = 2
-    """2: a running total that falls is a new counter. Version 1 read it wrongly, so its files are read again."""
+    """2: a running total that falls is a new counter. Version 1 read such totals wrongly, so its files are read
+    again."""
     copies = True
 
     def roots(self, environ: Mapping[str, str]) -> list[str]:

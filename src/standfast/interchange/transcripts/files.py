@@ -56,8 +56,8 @@ class Record(NamedTuple):
 class Piece:
     """Consecutive records of a source, from offset `start` to `upto`.
 
-    Each record is decoded when the iteration reaches it, and not kept: the garbage collector would take twice the time
-    of decoding for the values of a whole piece. So the counts are complete only after the iteration.
+    The iteration decodes each record when it reaches it, and keeps none. With the values of a whole piece in memory,
+    the garbage collector would take twice the time of decoding. So the counts are complete only after the iteration.
     """
 
     __slots__ = ("_values", "broken", "doubled", "lines", "oversized", "records", "start", "upto")

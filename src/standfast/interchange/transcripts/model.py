@@ -20,7 +20,7 @@ TEXT_MAX = 2_000_000
 ID_MAX = 200
 SUMMARY_MAX = 200
 LISTED_MAX = 50
-"""Distinct versions, sessions and sub-agents that are listed per file; beyond that only counted."""
+"""Distinct versions, sessions and sub-agents that are listed per file. Further ones are only counted."""
 
 # A decoded record has no cycles.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode

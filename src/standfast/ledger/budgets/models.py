@@ -20,16 +20,16 @@ class Budget(Model):
     name: str
     """The subject: agent:NAME, session:KEY, task:ID, all, or the name of a group."""
     parent: str | None
-    """The budget that this one is part of: each amount counts in both."""
+    """The parent budget. Each amount counts in this budget and in the parent."""
     per: str | None
     """hour, day, week or month, by UTC. None: the limit is never refilled."""
     action: str
-    """warn or block: what a hook does once an agent has used up the budget."""
+    """The action of a hook once an agent has used up the budget: warn or block."""
     limit: Amounts
     held: Amounts
-    """Reserved by calls that have not ended, or are in doubt."""
+    """The amount reserved by calls that have not ended or are in doubt."""
     spent: Amounts
-    """Used in this hour, day, week or month."""
+    """The amount used in this hour, day, week or month."""
     left: Amounts
     """limit - spent - held; below 0 if more was used than reserved. None: this unit is not limited."""
     agent: str
@@ -45,13 +45,13 @@ class Budget(Model):
 
 
 class Hold(Model):
-    """The amounts that one call may use at most, reserved before the call."""
+    """The reservation of one call: the amounts that it may use at most, reserved before the call."""
 
     id: str
     scope: str
     subject: str
     budgets: tuple[str, ...]
-    """The ids of the budgets that it counts in."""
+    """The ids of the budgets in which the reservation counts."""
     session_id: str | None
     key: str | None
     n: int
@@ -91,9 +91,9 @@ class BudgetReport(Model):
     holds: tuple[Hold, ...]
     """At most 50, the oldest first."""
     in_doubt: Amounts
-    """The part of `held` whose holders are gone."""
+    """The part of `held` whose holders have exited."""
     parents: tuple[str, ...]
-    """The names of the budgets around it, the nearest first."""
+    """The names of the parent budgets, the nearest first."""
 
 
 BudgetList: TypeAlias = "list[Budget]"

@@ -317,7 +317,7 @@ def _added(tx: Tx, scope: str, wanted: Row) -> Budget:
 
 
 def _widens(found: Row, new: Row) -> bool:
-    """Whether a caller could use more afterwards."""
+    """Whether the change lets a caller use more."""
     limits = [(found[f"max_{unit}"], new[f"max_{unit}"]) for unit in amounts.UNITS]
     higher = any(old is not None and most > old for old, most in limits)
     other_window = found["per"] != new["per"]
@@ -342,7 +342,7 @@ def _check_parents(tx: Tx, scope: str, name: str, within: str | None) -> None:
 
 
 def _around(tx: Tx, scope: str, parent: str | None) -> list[Row]:
-    """The budget of this name and those around it, the nearest first."""
+    """The budget of this name and its parents, the nearest first."""
     found: list[Row] = []
     while parent is not None and len(found) < DEPTH_MAX:
         row = tx.maybe(SQL.by_name, scope=scope, name=parent)
@@ -412,7 +412,7 @@ def _same(tx: Tx, row: Row, asked: Asked) -> Hold | None:
     if row["state"] == "held" and leases.judge(tx, row).live:
         held = leases.in_progress(tx, f"the hold {serial.clean(row['key'], 80)!r}", row)
         raise InProgress(held.message, "wait, or settle it: " + hints.command("budget", "settle", short(row["id"])))
-    return None  # it was released, or it is in doubt and stays: the next call gets a new hold
+    return None  # the hold was released, or it stays in doubt: the next call gets a new hold
 
 
 def chain(tx: Tx, scope: str, subjects: Subjects) -> list[Row]:

@@ -50,7 +50,7 @@ def recorded(tx: Tx, said: Said, place: Place) -> Decision:
 
 
 def _last(tx: Tx, said: Said, place: Place) -> Row | None:
-    """The last decision with these words in a session; outside any, the open one of its agent."""
+    """The last decision with these words in a session. Outside a session, the open decision of the agent."""
     if place.session_id is not None:
         return tx.maybe(SQL.last_in_session, session_id=place.session_id, identity=said.identity)
     by = said.agent or tx.caller.actor
@@ -111,7 +111,7 @@ def ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "o
             removed.keep(tx, "decision", *({name: getattr(one, name) for name in _ENDED} for one in (found, closed)))
         return closed
     if (found.state, found.outcome) == (state, outcome):
-        return found  # it was closed before with this outcome
+        return found  # an earlier call closed it with this outcome
     hint = hints.command("decision", "show", short(found.id))
     if found.state == "standing":
         hint = f"a standing order is taken back: {hints.command('decision', 'withdraw', short(found.id))}"

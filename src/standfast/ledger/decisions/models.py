@@ -150,7 +150,7 @@ def checked_text(text: object, what: str, limit: int) -> str:
 
 
 def _tags(tags: object) -> str:
-    """The tags between commas, so that `LIKE '%,ci,%'` finds one."""
+    """The tags, joined by commas with a comma at both ends, so that `LIKE '%,ci,%'` finds one."""
     # A generator is refused: the transaction body that reads it may run twice.
     if isinstance(tags, str) or not isinstance(tags, Collection):
         raise InvalidInput(f"tags are a list of texts, not {type(tags).__name__}", 'tags=["ci"]')

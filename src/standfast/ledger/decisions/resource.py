@@ -30,7 +30,7 @@ from standfast.ledger.decisions.models import (
 UNWRITTEN = "decision:unwritten"
 """The subject of journal rows about decisions that were made but not recorded."""
 
-# In the resource `list` is a method, so that the type needs other names there.
+# Inside the resource class `list` is a method, so annotations there use this name instead of `list[…]`.
 DecisionList: TypeAlias = "list[Decision]"
 CaughtList: TypeAlias = "list[Caught]"
 UnwrittenList: TypeAlias = "list[Unwritten]"

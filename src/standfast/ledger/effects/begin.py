@@ -26,11 +26,12 @@ from standfast.ledger.effects.identity import Request
 from standfast.ledger.opening_counts import lineage_of
 
 BEGUN: set[tuple[str, int]] = set()
-"""Attempts that this process began with `sf.effects.begin` and has not ended. It owns them though no call runs."""
+"""Attempts that this process began with `sf.effects.begin` and has not ended. It owns them although no call is
+running."""
 LEFT: set[tuple[str, int]] = set()
 """Attempts whose call has ended in this process, but the store could not record the end."""
 PAGE = 100
-"""Dispatched effects that are read at a time."""
+"""The page size when dispatched effects are read."""
 DOUBTS_MAX = 100
 """One `Stopped` names at most this many effects in doubt."""
 
@@ -40,7 +41,7 @@ class Go(NamedTuple):
 
     row: Row
     resent: bool = False
-    """Sent again because the remote knows the key, with the arguments of the first attempt."""
+    """True if the remote knows the key, so the request is sent again with the arguments of the first attempt."""
     receipt: Receipt | None = None
     """The journal row that says "dispatched"."""
 
@@ -62,7 +63,7 @@ class Doubt(NamedTuple):
 
     row: Row
     quiet: bool
-    """Whether the last holder can no longer send, as far as this process can tell. Only then "not applied" counts."""
+    """True if, as far as this process knows, the last holder can no longer send. Only then "not applied" counts."""
     standing: str
 
 
@@ -104,7 +105,7 @@ def begin(tx: Tx, id: str, wanted: Request, finding: Finding | None = None) -> O
     if wanted.opening is not None:
         wanted.opening.check(tx)
     row = tx.maybe(transitions.SQL.by_key_for_update, scope=wanted.scope, key=wanted.key)
-    if row is None:  # other effects are dispatched and may be in doubt, or a gap is open
+    if row is None:  # another dispatched effect may be in doubt, or a gap is open
         made = stopped(tx, wanted) or _lost(tx, id, wanted) or _inserted(tx, id, wanted, beside=True)
         if made is not None:
             return made
@@ -119,7 +120,7 @@ def _forked(tx: Tx, wanted: Request) -> bool:
 
 
 def _inserted(tx: Tx, id: str, wanted: Request, *, beside: bool) -> Outcome | StandfastError | None:
-    """Insert the effect. None if its key is taken or, unless `beside`, if effects that may be in doubt are there."""
+    """Insert the effect. None if the key is taken. Without `beside`, also None if another effect may be in doubt."""
     state = "planned" if wanted.plan or wanted.approve else "dispatched"
     row = _first(tx, id, wanted, state)
     if tx.maybe(transitions.SQL.insert, beside=int(beside), **row) is None:

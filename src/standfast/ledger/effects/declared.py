@@ -72,7 +72,8 @@ class Options(NamedTuple):
     approve: Approve = False
     wait: Duration | None = None
     retry: int = 1
-    """Attempts in total. Another attempt follows only one that is known not applied. One grant covers all of them."""
+    """The maximum of attempts. The next attempt is made only if the last one is known not applied. One grant covers
+    all of them."""
     returns: Any = None
     key: str | None = None
     again: bool = False

@@ -63,7 +63,7 @@ class Request(NamedTuple):
     scope: str
     tool: str
     key: str
-    """The stored key: derived or the caller's, with ` #2` for the second time."""
+    """The stored key: derived or given by the caller, with ` #2` at its second use."""
     n: int
     by: tuple[str, ...] | None
     fields: serial.Json
@@ -101,7 +101,7 @@ class Request(NamedTuple):
     """True if there is probably no row with this identity. Then the call inserts without a lookup."""
     again: bool = False
     retry: int = 1
-    """Attempts in total. Another attempt follows only one that is known not applied."""
+    """The maximum of attempts. The next attempt is made only if the last one is known not applied."""
     wait_us: int | None = None
     """How long the call waits for an approval."""
     not_applied: tuple[type[BaseException], ...] = ()

@@ -5,8 +5,8 @@
     finish     one transaction: the result, on disk before it is returned
 
 If the process is killed at any line, the next call finds nothing, an intent in doubt, or a result. The return value is
-decoded from the stored text, so first run and replay cannot differ. One call sends once, unless `retry` allows another
-attempt after one that is known not applied.
+decoded from the stored text, so first run and replay cannot differ. One call sends once. `retry` allows another
+attempt if the last one is known not applied.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ ROUND_MAX = 1000
 HISTORY_MAX = 200
 
 Do = Callable[[WebhookEvent], Any]
-# In the resource `list` is a method, so that the types need other names there.
+# Inside the resource class `list` is a method, so annotations there use these names instead of `list[…]`.
 EventList: TypeAlias = "list[WebhookEvent]"
 LetterList: TypeAlias = "list[DeadLetter]"
 

@@ -38,7 +38,7 @@ from standfast.record.events.queries import Moment
 
 S = TypeVar("S")
 
-# In the resource `list` is a method, so that the types need other names there.
+# Inside the resource class `list` is a method, so annotations there use these names instead of `list[…]`.
 EventList: TypeAlias = "list[Event]"
 ItemList: TypeAlias = "list[Item]"
 StreamList: TypeAlias = "list[Stream]"

@@ -76,12 +76,12 @@ def plan(when: schedule.Schedule, slot_us: int, now_us: int, *, catch_up: str, c
 
 
 def passed_over(when: schedule.Schedule, slot_us: int, now_us: int) -> Plan:
-    """The same if no slot is to be run."""
+    """The plan that runs no slot: every due slot is skipped."""
     return _planned(when, slot_us, now_us, 0, late=False)
 
 
 def _planned(when: schedule.Schedule, slot_us: int, now_us: int, wanted: int, *, late: bool) -> Plan:
-    """The newest `wanted` slots are to be run; `late`: also if the newest is not on time."""
+    """Run the newest `wanted` slots. With `late`, run them also if the newest slot is not on time."""
     most = SINGLE_MAX + wanted
     newest = when.newest(slot_us, now_us, most + 1)
     if not newest or (len(newest) <= most and newest[0] != slot_us):

@@ -37,7 +37,7 @@ from standfast.record.loops.models import (
     loop,
 )
 
-# In the resource `list` is a method, so that the types need other names there.
+# Inside the resource class `list` is a method, so annotations there use these names instead of `list[…]`.
 LoopList: TypeAlias = "list[Loop]"
 RunList: TypeAlias = "list[Run]"
 AbsentList: TypeAlias = "list[Absent]"

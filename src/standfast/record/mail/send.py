@@ -45,7 +45,7 @@ class Draft(NamedTuple):
     to: str | None
     """None for a reply: it goes to the sender of the mail it answers."""
     body: Any
-    """After `letter`: JSON text."""
+    """JSON text in the result of `letter`."""
     key: str | None = None
     subject: str | None = None
     priority: int | None = None
@@ -58,7 +58,7 @@ class Draft(NamedTuple):
     session: str | None = None
     host: str = ""
     cwd: str | None = None
-    """After `letter`: the sender's host and working directory."""
+    """The sender's host and working directory, set by `letter`."""
 
 
 def letter(given: Draft) -> Draft:

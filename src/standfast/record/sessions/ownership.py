@@ -189,7 +189,7 @@ def expected(tx: Tx, row: Row, stops: Stops | None = None) -> str | None:
 
 
 def proceed(tx: Tx, session_id: str, reason: str | None) -> tuple[InDoubt, ...]:
-    """Journal each effect in doubt that the program continues past."""
+    """Journal each effect in doubt after which the program continues."""
     from standfast.ledger.effects import begin as effects
     from standfast.ledger.effects import transitions
 
