@@ -1,4 +1,4 @@
-"""Messages: positions, keys, sub-agents, forks, redaction, and the last few of very many."""
+"""Messages: positions, keys, sub-agents, forks and redaction, and reading the last few of 100,000."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def said(messages: list[Message]) -> list[tuple[int, str, Any]]:
 
 
 def test_messages_are_returned_unchanged_and_in_order(sf: standfast.Standfast) -> None:
-    """003-10: a position each, ordered, unique in their conversation."""
+    """003-10: each message has a position, in order and unique in its conversation."""
     with sf.session("k") as s:
         first = s.say("user", "hello\nthere\t“quoted”")
         second = s.say("assistant", {"text": "hi", "calls": [1, 2.5, None]})
@@ -50,7 +50,7 @@ def test_a_text_that_looks_like_json_stays_a_text(sf: standfast.Standfast) -> No
 
 
 def test_a_key_stores_one_message_and_another_content_is_a_conflict(sf: standfast.Standfast) -> None:
-    """000-19: a key makes a retry safe."""
+    """000-19: a caller may retry with the same key. Other content under that key is refused."""
     with sf.session("k") as s:
         one = s.say("user", "hello", key="greeting")
         again = s.say("user", "hello", key="greeting")
@@ -64,7 +64,7 @@ def test_a_key_stores_one_message_and_another_content_is_a_conflict(sf: standfas
 
 
 def test_concurrent_messages_get_a_position_each_and_a_key_still_counts_once(sf: standfast.Standfast) -> None:
-    """002-16: anyone may say; no caller needs the session's lease for it."""
+    """002-16: any process may add a message, with or without the lease of the session."""
     with sf.session("k"):
         pass
     start = threading.Barrier(8)
@@ -99,7 +99,7 @@ def test_the_last_few_and_pages_behind_a_position(sf: standfast.Standfast) -> No
 
 
 def test_sub_agents_have_conversations_of_their_own(sf: standfast.Standfast) -> None:
-    """003-12: one node per sub-agent with its own log; it survives restarts."""
+    """003-12: each sub-agent has one node with its own log, which survives restarts."""
     with sf.session("k") as s:
         s.say("user", "root")
         reviewer = s.subagent("reviewer", title="reads the diff")
@@ -178,7 +178,7 @@ def test_a_message_joins_a_transaction(sf: standfast.Standfast) -> None:
 
 
 def test_a_fork_shares_the_messages_before_the_cut_and_copies_nothing(sf: standfast.Standfast) -> None:
-    """002-21: branch lineage, by pointer. 001-59: a reference, not a duplicate."""
+    """002-21, 001-59: a fork points to the messages of its parent, and copies none."""
     with sf.session("main") as s:
         for n in range(1, 6):
             s.say("user", n)
@@ -375,7 +375,7 @@ def test_redaction_can_be_switched_off(engine_url: str, tmp_path: Path) -> None:
         assert s.messages()[0].content == SECRETS["github"]
 
 
-# -- very many ------------------------------------------------------------------------------------------
+# -- 100,000 messages -----------------------------------------------------------------------------------
 
 FILL = statement(
     """
@@ -405,7 +405,7 @@ def resume(url: str, data: Path, key: str) -> None:
 
 @contextmanager
 def steps_of_sqlite(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """What the virtual machine of SQLite did, statement by statement."""
+    """The number of steps that SQLite's virtual machine takes for each statement."""
     import apsw
 
     from standfast.db.sqlite.open_store import OpenStore
@@ -428,7 +428,7 @@ def steps_of_sqlite(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_a_session_of_100_000_messages_resumes_without_reading_them_on_sqlite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-13: what a resume costs does not depend on what was said before."""
+    """002-13: the cost of a resume does not depend on the number of earlier messages."""
     url, data = str(tmp_path / "standfast.db"), tmp_path / "data"
     with standfast.open(url, data_dir=data) as sf:
         fill(sf, "small", 100)
@@ -444,7 +444,7 @@ def test_a_session_of_100_000_messages_resumes_without_reading_them_on_sqlite(
 def test_a_session_of_100_000_messages_resumes_without_reading_them_on_postgres(
     pg_database: str, tmp_path: Path
 ) -> None:
-    """002-13: counted by the server itself: rows of the table that were read."""
+    """002-13: the server counts the rows that it reads from the table."""
     import psycopg
 
     data = tmp_path / "data"

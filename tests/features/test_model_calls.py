@@ -18,7 +18,7 @@ USED = {"input_tokens": 800, "output_tokens": 12}
 
 
 def test_a_call_stores_its_prompt_context_response_and_tokens(sf: standfast.Standfast) -> None:
-    """001-26: inputs and outputs are stored; nothing of a running call is."""
+    """001-26: inputs and outputs are stored when the call ends. Nothing of a running call is stored."""
     with sf.session("fix-42", agent="coder") as s:
         made = s.model_call("opus", prompt="plan the parser", response="split it", usage=USED, context_tokens=9_000)
         assert (made.model, made.context_tokens, made.input_tokens, made.output_tokens) == ("opus", 9_000, 800, 12)
@@ -55,7 +55,7 @@ def test_a_key_records_once(sf: standfast.Standfast) -> None:
 
 
 def test_without_a_hold_the_usage_is_counted_afterwards(sf: standfast.Standfast) -> None:
-    """What was used is booked, also beyond the limit; the next reservation is refused."""
+    """The usage is booked even if it exceeds the limit. The next reservation is refused."""
     sf.budgets.set("agent:coder", tokens=1_000, usd=1)
     with sf.session("fix-42", agent="coder") as s:
         for _ in range(2):
@@ -138,7 +138,7 @@ def test_providers_names_of_the_counts_are_known() -> None:
 
 
 def test_imported_usage_counts_in_the_budgets_of_its_agent_once(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """A transcript says what was used only afterwards; a record that repeats or corrects a response is not added."""
+    """A transcript has the usage of past calls. A record that repeats or corrects a response is not added."""
     sf.budgets.set("agent:claude-code", tokens=100)
     transcript = tmp_path / "11111111-1111-4111-8111-111111111111.jsonl"
 

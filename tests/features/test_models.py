@@ -1,4 +1,4 @@
-"""Models behave as frozen dataclasses, and `dataclasses` is imported only if it is used on them."""
+"""Models behave as frozen dataclasses, but importing standfast does not import `dataclasses`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Twin:
     [((1,), {}), ((1, 3), {}), ((), {"x": 1}), ((), {"y": 5, "x": 1}), ((1,), {"y": 4})],
 )
 def test_a_model_is_made_and_compared_as_a_dataclass(values: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """000-34: fields, equality, hash and text are those of a frozen dataclass with the same fields."""
+    """000-34: fields, equality, hash and repr are those of a frozen dataclass with the same fields."""
     model, twin = Point(*values, **named), Twin(*values, **named)
     assert dataclasses.asdict(model) == dataclasses.asdict(twin) == model.as_dict()
     assert list(model.as_dict()) == ["x", "y"]
@@ -55,7 +55,7 @@ def test_wrong_arguments_are_refused(values: tuple[Any, ...], named: dict[str, A
 
 
 def test_a_model_is_frozen() -> None:
-    """000-34: no field is changed or deleted, and `dataclasses.replace` makes a copy."""
+    """000-34: fields cannot be changed or deleted, and `dataclasses.replace` makes a copy."""
     point = Point(1)
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
         point.x = 2  # type: ignore[misc]
@@ -72,7 +72,7 @@ class Timed(Model):
 
 
 def test_a_model_gives_its_times_as_datetimes() -> None:
-    """002-20: in Python a time is a datetime; a field that is no time is refused with the names of those that are."""
+    """002-20: in Python a time is a datetime. For a field that is no time, the error lists the fields that are."""
     timed = Timed(due_us=1_767_225_600_000_001, ready_us=0, settle_us=5)
     assert timed.time("due") == datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
     assert timed.time("ready") is timed.replace(due_us=None).time("due") is None
@@ -82,8 +82,8 @@ def test_a_model_gives_its_times_as_datetimes() -> None:
 
 
 def test_a_model_gives_its_durations_as_timedeltas() -> None:
-    """002-20: in Python a duration is a timedelta and a time a datetime. Every integer of microseconds becomes one of
-    them.
+    """002-20: Python code gets a timedelta for a duration and a datetime for a time. No field in microseconds is
+    left out.
     """
     timed = Timed(due_us=None, ready_us=0, settle_us=1_500_000)
     assert timed.duration("settle") == timedelta(seconds=1.5)
@@ -92,7 +92,7 @@ def test_a_model_gives_its_durations_as_timedeltas() -> None:
 
 
 def test_a_model_is_no_tuple() -> None:
-    """000-34: it does not unpack, it has no order and no length, and it equals no tuple of its values."""
+    """000-34: a model cannot be unpacked, has no order and no length, and does not equal a tuple of its values."""
     point: Any = Point(1)
     assert point != (1, 2)
     for use in (iter, len, lambda one: one[0], lambda one: one < Point(2)):
@@ -101,7 +101,7 @@ def test_a_model_is_no_tuple() -> None:
 
 
 def test_a_model_is_known_to_dataclasses_and_match() -> None:
-    """000-34: `is_dataclass`, `fields` with their defaults, and patterns by position."""
+    """000-34: `is_dataclass`, `fields` with their defaults, and positional patterns in `match` work."""
     fields = dataclasses.fields(Point)  # type: ignore[arg-type]
     assert dataclasses.is_dataclass(Point)
     assert [(field.name, field.default) for field in fields] == [("x", dataclasses.MISSING), ("y", 2)]
@@ -111,7 +111,7 @@ def test_a_model_is_known_to_dataclasses_and_match() -> None:
 
 
 def test_models_do_not_import_dataclasses() -> None:
-    """RULES §10: the import takes 10 ms, and agents start hooks hundreds of times an hour."""
+    """RULES §10: importing `dataclasses` takes 10 ms, and agents start hooks hundreds of times an hour."""
     code = (
         "import sys; from standfast.core.receipts import Receipt; from standfast.core.leases import Lease\n"
         "Lease(*range(9)).as_dict(); print({'dataclasses', 'inspect', 'difflib'} & set(sys.modules))"

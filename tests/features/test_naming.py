@@ -1,4 +1,4 @@
-"""A name that no session, loop or task has: the answer names the nearest one, and its hint works when pasted."""
+"""A name that no session, loop or task has: the error names the nearest one, and its hint works when pasted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def named(sf: Standfast, engine_url: str, monkeypatch: pytest.MonkeyPatch) -> St
 
 @pytest.mark.parametrize("case", MISSPELT)
 def test_a_misspelt_name_gets_the_nearest_one(case: str, named: Standfast, capsys: pytest.CaptureFixture[str]) -> None:
-    """003-40: "did you mean", and the command in the hint shows what was meant."""
+    """003-40: the error asks "did you mean", and the command in the hint shows the nearest one."""
     act, meant, hint = MISSPELT[case]
     with pytest.raises(standfast.NotFound) as refused:
         act(named)
@@ -63,7 +63,7 @@ def test_a_misspelt_name_gets_the_nearest_one(case: str, named: Standfast, capsy
 
 
 def test_the_title_of_a_task_gets_its_id(named: Standfast) -> None:
-    """003-40: "did you mean" with the same words would help no one."""
+    """003-40: the hint has the id, because the same title again would not help."""
     title = "flaky test in the parser"
     id = named.tasks.add(title).id[-6:]
     with pytest.raises(standfast.NotFound) as refused:
@@ -76,7 +76,7 @@ def test_the_title_of_a_task_gets_its_id(named: Standfast) -> None:
 def test_a_name_that_is_near_to_none_gets_the_list(
     noun: str, named: Standfast, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """003-40: a suggestion that is far off would mislead; the hint lists what there is."""
+    """003-40: a distant name would mislead, so the hint is the command that lists the names."""
     with pytest.raises(standfast.NotFound) as refused:
         getattr(named, noun).get("qqqqqqqqqq")
     assert "did you mean" not in refused.value.message
@@ -85,7 +85,7 @@ def test_a_name_that_is_near_to_none_gets_the_list(
 
 
 def test_the_name_of_another_scope_is_not_suggested(named: Standfast, engine_url: str) -> None:
-    """003-40: a hint works where it was printed."""
+    """003-40: a hint must work in the scope in which it was printed."""
     with standfast.open(engine_url, scope="elsewhere") as other, pytest.raises(standfast.NotFound) as refused:
         other.sessions.show("fix-parsr")
     assert "did you mean" not in refused.value.message

@@ -1,7 +1,7 @@
-"""Notices: each event that needs a person starts the notify command, once, wherever the event is met.
+"""Notices: each event that needs a person starts the notify command once, whichever method finds the event.
 
-test_notify.py is about the command itself; here each method that can meet such an event is called, and the file
-that the command leaves is read.
+test_notify.py tests the command itself. These tests call each method that can find such an event, and read the file
+that the command writes.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def effect_that_fails(sf: standfast.Standfast, clock: ManualClock) -> str:
 
 
 def effect_left_in_doubt(sf: standfast.Standfast, clock: ManualClock) -> str:
-    """The first caller is never heard of again; the second one finds its effect in doubt."""
+    """The first caller never returns. The second one finds the effect in doubt."""
     effect = sf.effects.begin("mail.send", {"to": "ann"}, key="k", holder="a:bob")
     clock.advance("2h")
-    for _ in range(2):  # the second time it is known already
+    for _ in range(2):  # the second session finds a known doubt, which needs no notice
         with sf.session("fix-42") as s, pytest.raises(standfast.EffectInDoubt):
             s.effect("mail.send", {"to": "ann"}, do=lambda call: 1, key="k")
     return effect.id
@@ -157,7 +157,7 @@ def sf(engine_url: str, tmp_path: Path, left: Path, clock: ManualClock) -> Itera
 def test_each_event_that_needs_a_person_starts_notify_once(
     sf: standfast.Standfast, clock: ManualClock, left: Path, event: str, meet: Meet
 ) -> None:
-    """002-9: the notice names the event and its subject, and says what settles it."""
+    """002-9: the notice has the event, its subject, and the command that settles it."""
     subject = meet(sf, clock)
     until(lambda: list(left.glob("*.json")), patience_s=30)
     (told,) = [json.loads(path.read_text()) for path in left.glob("*.json")]

@@ -61,7 +61,7 @@ def _moved(home: Path) -> Path:
 
 
 class Place:
-    """The directory in which a program starts the second time, its relation to the repository, and the way to get
+    """A directory in which a program starts again, its relation to the first repository, and a function that goes
     there.
     """
 
@@ -87,7 +87,7 @@ PLACES = {
 
 
 def expected(name: str, relation: str) -> str:
-    """one thing, another thing, or a refusal."""
+    """The expected answer: "one" thing, "another" thing, or "refused"."""
     if relation == "same" or (relation == "outside" and name not in OWNED):
         return "one"
     if name in OWNED:
@@ -96,7 +96,7 @@ def expected(name: str, relation: str) -> str:
 
 
 def differences(relation: str, first: dict[str, Reached], second: dict[str, Reached]) -> list[str]:
-    """Operations whose second answer is not what the table says, with both answers."""
+    """Operations whose second answer is not the expected one, each with both answers."""
     wrong = []
     for name, now in second.items():
         before, wanted = first[name], expected(name, relation)
@@ -110,7 +110,9 @@ def differences(relation: str, first: dict[str, Reached], second: dict[str, Reac
 
 
 def test_every_method_that_takes_a_key_is_in_the_table() -> None:
-    """000-2: a new method with a key gets an operation. A sub-agent's methods are those of its session."""
+    """000-2: a new method with a key needs an operation in the table. Methods of a sub-agent are those of its
+    session.
+    """
     takes = {name for name, method in methods().items() if "key" in inspect.signature(method).parameters}
     states = {name for name in takes if name.startswith(("State.", "SessionState."))}
     assert {name for name in takes - states if not name.startswith("Subagent.")} == set(WITH_KEYS)
@@ -145,7 +147,7 @@ WITH_KEYS = {
 def test_a_key_names_one_thing_in_every_directory(
     where: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-2, 000-36, 002-7, 002-10: every resource that takes a key or a name × every place."""
+    """000-2, 000-36, 002-7, 002-10: every resource with a key or a name is tested in every place."""
     place = PLACES[where]
     home = places.repository(tmp_path / "shop", place.origin)
     monkeypatch.chdir(home)
@@ -157,10 +159,10 @@ def test_a_key_names_one_thing_in_every_directory(
 
 @pytest.mark.parametrize("where", ["its home directory", "the repository"])
 def test_cron_uses_the_same_keys(where: str, engine_url: str, tmp_path: Path) -> None:
-    """000-2, 002-20: a program in cron's environment, which has no variable of ours, resumes what a terminal began."""
+    """000-2, 002-20: cron sets no variable of standfast, and its program resumes a session begun on a terminal."""
     home, cron = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "home"
     cron.mkdir()
-    names = [name for name in ALL if name != "lock"]  # its holder is gone with the first program
+    names = [name for name in ALL if name != "lock"]  # its holder ended with the first program
     python = [sys.executable, "-m", "tests.places", engine_url, str(tmp_path / "data"), *names]
     path = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
     terminal = _ran(python, home, {**os.environ, **path, "TERM": "xterm"})
@@ -178,7 +180,9 @@ def _ran(command: list[str], cwd: Path, env: dict[str, str]) -> dict[str, Reache
 def test_what_began_outside_is_resumed_from_every_repository(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-2: a row that was first written outside any repository belongs to none, also after it was used in one."""
+    """000-2: a row first written outside any repository belongs to no repository, even after a program in one used
+    it.
+    """
     outside = tmp_path / "outside"
     outside.mkdir()
     shop, other = places.repository(tmp_path / "shop", ORIGIN), places.repository(tmp_path / "other")
@@ -191,9 +195,9 @@ def test_what_began_outside_is_resumed_from_every_repository(
 
 
 def test_a_scope_separates_keys_on_purpose(engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """000-36: open(scope=) and STANDFAST_SCOPE name other keys, also in one directory."""
+    """000-36: open(scope=) and STANDFAST_SCOPE separate keys, also in one directory."""
     data = tmp_path / "data"
-    names = [name for name in ALL if name not in ("credit", "consumer", "conversation")]  # not which, but how many
+    names = [name for name in ALL if name not in ("credit", "consumer", "conversation")]  # their answers are counts
     monkeypatch.chdir(places.repository(tmp_path / "shop", ORIGIN))
     shared = reach(engine_url, data, names)
     separate = reach(engine_url, data, names, scope="blue")
@@ -209,7 +213,7 @@ def test_a_scope_separates_keys_on_purpose(engine_url: str, tmp_path: Path, monk
 def test_a_remote_added_later_joins_what_was_there_before(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-10: written before the remote, used after it, and from a clone that never shared the directory."""
+    """002-10: rows written before the remote was added are found afterwards, also from an independent clone."""
     home, data = places.repository(tmp_path / "shop"), tmp_path / "data"
     monkeypatch.chdir(home)
     first = reach(engine_url, data)
@@ -226,7 +230,9 @@ def _gate(url: str, data: Path) -> str:
 def test_rows_of_a_repository_name_scope_and_repository_apart(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-22, 002-10: what a scope keeps outside repositories holds in all of its repositories, in no other scope."""
+    """000-22, 002-10: rows that a scope stores outside repositories are visible in all repositories of that scope
+    only.
+    """
 
     def opened(place: Path, scope: str) -> standfast.Standfast:
         monkeypatch.chdir(place)
@@ -252,7 +258,7 @@ def test_rows_of_a_repository_name_scope_and_repository_apart(
 def test_of_two_repositories_that_become_one_the_older_counts(
     first: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-10, 000-22: a remote joins two ids. The older one counts, and no gate of the directory is lost."""
+    """002-10, 000-22: a remote shows that two ids are one repository. The older id stays, and no gate is lost."""
     data, kept = tmp_path / "data", {}
     made = {"one": places.repository(tmp_path / "one"), "two": places.repository(tmp_path / "two", ORIGIN)}
     for name in sorted(made, key=lambda name: name != first):
@@ -273,7 +279,7 @@ def test_of_two_repositories_that_become_one_the_older_counts(
 def test_a_refusal_names_both_repositories_the_account_and_the_way_out(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-36: on a shared server a colleague's repository does not block a key of mine without saying whose it is."""
+    """000-36: if the repository of another account on a shared server uses my key, the error names that account."""
     data = tmp_path / "data"
     monkeypatch.chdir(places.repository(tmp_path / "shop", ORIGIN))
     monkeypatch.setenv("STANDFAST_ACTOR", "ann@laptop")
@@ -294,7 +300,7 @@ def test_a_refusal_names_both_repositories_the_account_and_the_way_out(
 
 
 def test_every_row_names_its_repository(engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """000-2: git_dir and origin, in every table that has a scope and that these operations write."""
+    """000-2: git_dir and origin are in every table that has a scope and that these operations write."""
     labelled = sorted({table for table, column in expected_columns() if column == "git_dir"} - {"repository"})
     home = places.repository(tmp_path / "shop", ORIGIN)
     monkeypatch.chdir(home)
@@ -326,7 +332,9 @@ def test_every_row_names_its_repository(engine_url: str, tmp_path: Path, monkeyp
 
 
 def test_programs_that_die_and_start_elsewhere_do_everything_once(engine_url: str, tmp_path: Path) -> None:
-    """000-2, 000-36, 002-20: killed and started again in a worktree, a clone, outside, after a remote and a move."""
+    """000-2, 000-36, 002-20: programs are killed and started again in a worktree, in a clone, outside, and after a
+    move.
+    """
     outcome = campaign.run(tmp_path, seed=1, url=engine_url if "://" in engine_url else None, jobs=2, starts=8)
     assert outcome.bad == []
     assert outcome.seen["jobs"] == 2
@@ -335,17 +343,17 @@ def test_programs_that_die_and_start_elsewhere_do_everything_once(engine_url: st
 
 @pytest.mark.slow
 def test_a_scope_by_directory_sends_twice(tmp_path: Path) -> None:
-    """The control: yesterday's rule."""
+    """The control: the old rule, which made a scope of each directory."""
     bad = campaign.run(tmp_path, seed=1, jobs=1, starts=8, yesterday=True).bad
     assert {sentence.partition(":")[0] for sentence in bad} >= {"sent twice", "handled twice", "granted twice"}
 
 
-@pytest.mark.without_store  # the seed counts the points of the first opening too
+@pytest.mark.without_store  # the seed also counts the crash points of creating the store
 @pytest.mark.parametrize("proceed", [False, True])
 def test_a_variation_is_sent_twice_only_if_the_session_does_not_stop(
     engine_url: str, tmp_path: Path, proceed: bool
 ) -> None:
-    """000-19, 000-36: an LLM varies its arguments after each kill. The control passes over each doubt."""
+    """000-19, 000-36: an LLM varies its arguments after each kill. The control calls `proceed` after each doubt."""
     url = engine_url if "://" in engine_url else None
     outcome = campaign.run(tmp_path, seed=3, url=url, jobs=1, varied=True, proceed=proceed)
     assert [sentence.partition(":")[0] for sentence in outcome.bad] == (["sent twice"] if proceed else [])
@@ -353,7 +361,7 @@ def test_a_variation_is_sent_twice_only_if_the_session_does_not_stop(
 
 
 def test_a_stop_that_does_not_name_what_it_refuses_is_found(tmp_path: Path) -> None:
-    """The control: errors without the effect in doubt and without the repositories."""
+    """The control: its errors name neither the effect in doubt nor the repositories."""
     outcome = campaign.run(tmp_path, seed=2, jobs=1, varied=True, unnamed=True)
     assert {sentence.partition(":")[0] for sentence in outcome.bad} == {"a stop without its reason"}
     assert len(outcome.bad) == outcome.seen["stops by effect_in_doubt"] + outcome.seen["stops by other_repository"]
@@ -363,7 +371,7 @@ def test_a_stop_that_does_not_name_what_it_refuses_is_found(tmp_path: Path) -> N
 
 
 def _shells(tmp_path: Path, url: str) -> tuple[Shell, Shell, Shell]:
-    """One store from a repository, from another one and from outside any."""
+    """Shells that use one store, each in another directory."""
     shop, outside = places.repository(tmp_path / "shop", ORIGIN), tmp_path / "outside"
     outside.mkdir()
     store = {"STANDFAST_DATA_DIR": str(tmp_path / "data"), "STANDFAST_DB_URL": url}
@@ -371,7 +379,7 @@ def _shells(tmp_path: Path, url: str) -> tuple[Shell, Shell, Shell]:
 
 
 def test_once_is_once_from_everywhere_and_refused_from_another_repository(engine_url: str, tmp_path: Path) -> None:
-    """000-36, 002-7: the same command and key: run once, replayed outside, and stopped with its reason elsewhere."""
+    """000-36, 002-7: with one key, the command runs once, is replayed outside, and is refused in another repository."""
     here, there, outside = _shells(tmp_path, engine_url)
     command = ("once", "deploy", "--", "sh", "-c", f"echo ran >> {tmp_path}/ran; echo deployed")
     for shell in (here, outside):
@@ -388,7 +396,7 @@ def test_once_is_once_from_everywhere_and_refused_from_another_repository(engine
 
 
 def test_a_child_of_a_session_works_in_its_repository_and_scope(engine_url: str, tmp_path: Path) -> None:
-    """000-19, 000-36: `session run` carries both, wherever its command goes."""
+    """000-19, 000-36: `session run` passes both to its command, in whichever directory the command works."""
     here, there, _ = _shells(tmp_path, engine_url)
     inner = f"cd {there.place} && {STANDFAST} task add 'found there' && {STANDFAST} once sent -- true"
     done = here.run("--scope", "blue", "session", "run", "job", "--", "sh", "-c", inner)
@@ -397,7 +405,7 @@ def test_a_child_of_a_session_works_in_its_repository_and_scope(engine_url: str,
     assert there.data("task", "list", "--scope", "blue") == []
     (effect,) = here.data("effect", "list", "--scope", "blue")
     assert (effect["scope"], effect["origin"]) == ("blue", "github.com/shop/shop")
-    # A command that only names the session takes them from it.
+    # A command that gives only the session gets repository and scope from it.
     held = here.data("session", "open", "by-hand")["id"]
     named = Shell(there.place, **{**there.environment, "STANDFAST_SESSION": held})
     named.data("task", "add", "by hand")
@@ -405,7 +413,7 @@ def test_a_child_of_a_session_works_in_its_repository_and_scope(engine_url: str,
 
 
 def test_a_run_of_a_loop_works_in_the_repository_of_its_loop(engine_url: str, tmp_path: Path) -> None:
-    """000-38: its command sees the loop's repository and scope, not the daemon's or the caller's."""
+    """000-38: the command of a loop gets the loop's repository and scope, not those of the daemon or the caller."""
     here, _, outside = _shells(tmp_path, engine_url)
     where = tmp_path / "where.json"
     command = f"cd {outside.place} && {STANDFAST} where --json > {where}"
@@ -418,7 +426,7 @@ def test_a_run_of_a_loop_works_in_the_repository_of_its_loop(engine_url: str, tm
 
 
 def test_a_daemon_runs_a_loop_in_the_repository_of_the_loop(engine_url: str, tmp_path: Path) -> None:
-    """000-38, 000-36: a daemon process of another repository; the command's own rows carry the loop's labels."""
+    """000-38, 000-36: the daemon was started in another repository. Rows of the command have the labels of the loop."""
     here, there, outside = _shells(tmp_path, engine_url)
     inner = f"cd {outside.place} && {STANDFAST} task add 'found at night' && {STANDFAST} once nightly-report -- true"
     added = here.run("--scope", "blue", "loop", "add", "nightly", "--every", "1s", "--", "sh", "-c", inner)
@@ -445,7 +453,7 @@ def test_a_daemon_runs_a_loop_in_the_repository_of_the_loop(engine_url: str, tmp
 def test_an_mcp_call_works_in_the_repository_and_scope_of_its_session(
     named: str, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-36: also a call that names its session of Codex, to a server that was started elsewhere."""
+    """000-36: this includes a call that names its Codex session, on a server that was started in another directory."""
     pytest.importorskip("mcp", reason="the extra is not installed: pip install 'standfast[mcp]'")
     from standfast import config
     from standfast.cli.open_store import opened
@@ -481,7 +489,7 @@ def test_an_mcp_call_works_in_the_repository_and_scope_of_its_session(
 def test_a_hook_judges_by_the_gates_of_its_session_and_of_its_directory(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-22: an agent that leaves its repository does not leave the gates of its session behind."""
+    """000-22: the gates of a session also count after the agent leaves the repository."""
     from standfast import config, handle
     from standfast.interchange.hooks import payloads
     from standfast.interchange.hooks.record import Hooks

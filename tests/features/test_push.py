@@ -1,4 +1,4 @@
-"""`store push`: the journal upward, exactly once by store and number, and whole here without it."""
+"""`store push` copies the journal to another place, each row once by store and number. The store needs no push."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def seqs(sf: Standfast) -> list[int]:
 
 
 def test_the_journal_is_in_postgresql_once(local: Standfast, pg_database: str, tmp_path: Path) -> None:
-    """000-5, 000-49: opt-in, keyed by store and number; two stores gather in one table."""
+    """000-5, 000-49: the copy is optional and keyed by store and number. Two stores can push into one table."""
     local.tasks.add("one")
     done = pushing.push(local._store, pg_database)
     assert (done.sent, done.upto_seq) == (len(seqs(local)), seqs(local)[-1])
@@ -60,7 +60,7 @@ def test_the_journal_is_in_postgresql_once(local: Standfast, pg_database: str, t
 
 
 def test_a_directory_takes_cloud_events(sf: Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """000-49: on both engines; payloads only when asked, and redacted."""
+    """000-49: on both engines. Payloads are pushed only on request, and redacted."""
     monkeypatch.setattr(pushing, "SETTLED_US", -1)  # as if a minute had passed
     sf.state.set("token", {"value": SECRET})
     sf.events.append("orders", "order.paid", {"card": "4711"})
@@ -75,7 +75,7 @@ def test_a_directory_takes_cloud_events(sf: Standfast, tmp_path: Path, monkeypat
 
 
 def test_a_row_that_is_not_settled_waits(sf: Standfast, tmp_path: Path) -> None:
-    """On PostgreSQL a lower number may still be committed; SQLite commits in order."""
+    """On PostgreSQL, a row with a lower number may commit later. SQLite commits in order."""
     sf.tasks.add("now")
     sent = pushing.push(sf._store, str(tmp_path / "to")).sent
     assert sent == (len(seqs(sf)) if sf.engine.name == "sqlite" else 0)
@@ -84,7 +84,7 @@ def test_a_row_that_is_not_settled_waits(sf: Standfast, tmp_path: Path) -> None:
 def test_killed_between_two_batches_it_continues(
     local: Standfast, tmp_path: Path, pg_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-49: resumable; nothing twice and nothing missing."""
+    """000-49: the next push continues. No row is pushed twice or left out."""
     for _ in range(2):
         local.events.append_many("many", [("row", {"n": n}) for n in range(600)])
     place = {"home": tmp_path, "STANDFAST_DB_URL": str(tmp_path / "local.db")}
@@ -101,7 +101,7 @@ def test_killed_between_two_batches_it_continues(
 def test_an_outage_changes_nothing_here(
     local: Standfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """000-5: the local store is whole without it."""
+    """000-5: the local store works while the other place is unreachable."""
     monkeypatch.setenv("STANDFAST_DB_URL", str(tmp_path / "local.db"))
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path / "local"))
     local.tasks.add("one")

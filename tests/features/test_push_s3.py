@@ -1,4 +1,4 @@
-"""`store push` to a real S3 server, and an outage in between."""
+"""`store push` to a real S3 server that stops in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 def test_a_bucket_has_each_event_once_also_after_an_outage(
     variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-5, 000-49: resumable, exactly once by store and number."""
+    """000-5, 000-49: the push continues after the outage, and writes each event once by store and number."""
     with standfast.open(tmp_path / "local.db", data_dir=tmp_path / "data") as sf:
         sf.tasks.add("one")
         for name, value in variables.items():

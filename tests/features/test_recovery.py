@@ -1,4 +1,4 @@
-"""What a crash left behind, and the command that settles each piece."""
+"""The report after a crash: each piece that is left open, and the command that settles it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_nothing_to_settle_is_an_empty_report(sf: standfast.Standfast) -> None:
 
 
 def test_a_lock_of_a_killed_process_is_listed_with_its_command(engine_url: str, tmp_path: Path) -> None:
-    """001-64: what a dead holder still holds is shown as such."""
+    """001-64: a lock that a dead holder still has is shown as such."""
     code = (
         "import os, signal, sys, standfast\n"
         "sf = standfast.open(sys.argv[1], data_dir=sys.argv[2])\n"
@@ -41,7 +41,7 @@ def test_a_lock_of_a_killed_process_is_listed_with_its_command(engine_url: str, 
 def test_the_records_were_written_before_their_process_died(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
-    """001-2, 001-56: decisions with their reasons, where tasks stand, configuration, what went wrong."""
+    """001-2, 001-56: the report has decisions with reasons, the state of tasks, configuration and errors."""
     code = """
         sf.state.set("retries", 3, namespace="config")
         task = sf.tasks.add("deploy it")
@@ -82,8 +82,8 @@ def test_a_lock_that_ran_out_is_listed_and_a_live_one_is_not(engine_url: str, tm
 def test_a_killed_daemon_is_reported_with_the_command_that_starts_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lock is no lock of a person's: taking or giving it back would not help."""
-    monkeypatch.chdir(tmp_path)  # outside any repository, where the daemon's lock is
+    """The daemon's lock is not listed as a lock, because giving it back would not start a daemon."""
+    monkeypatch.chdir(tmp_path)  # outside any repository, because the daemon's lock is there
     clock = ManualClock()
     with standfast.open(data_dir=tmp_path / "data", clock=clock) as sf:
         sf.leases.acquire("daemon:ada@vm")
@@ -100,7 +100,7 @@ def test_a_killed_daemon_is_reported_with_the_command_that_starts_one(
     ],
 )
 def test_the_report_reads_only_open_rows(tmp_path: Path, name: str) -> None:
-    """002-13: asking what needs a person does not walk the history."""
+    """002-13: the question for work that needs a person does not read the closed rows."""
     statement = getattr(recovery.SQL, name)
     with standfast.open(tmp_path / "standfast.db", data_dir=tmp_path) as sf:
         asked = {"at_us": -1, "id": "", "limit": 1, "now_us": 0, "late_us": 0, "boot_id": "", "mono_us": 0}

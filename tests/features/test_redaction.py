@@ -1,4 +1,4 @@
-"""Redaction: secrets go, and a text costs time in proportion to its length, by any writer."""
+"""Redaction: secrets are removed, in time proportional to the length of the text, also of a malicious one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTILE = [
 
 
 def cost_s(function: Callable[[], object]) -> float:
-    """The least processor time of some runs: what else the machine does only adds to it."""
+    """The smallest CPU time of several runs, because other programs on the machine can only add to it."""
     spent = []
     for _ in range(3):
         start = time.process_time()
@@ -40,11 +40,11 @@ def cost_s(function: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_four_times_the_text_costs_about_four_times_as_much(unit: str) -> None:
-    """000-9: quadratic patterns would cost sixteen times as much; linear ones four."""
+    """000-9: four times the text would cost a quadratic pattern sixteen times the time."""
 
     def work(length: int, what: str) -> Callable[[], object]:
         text = (unit * (length // len(unit) + 1))[:length] + " "
-        marked = f"{what} {text}"  # so that this pattern is tried at all
+        marked = f"{what} {text}"  # so that the search reaches this pattern
         return lambda: (redacted(marked), suspicious(marked.encode()))
 
     every = " ".join(PREFIXES)
@@ -73,7 +73,7 @@ def test_four_times_the_text_costs_about_four_times_as_much(unit: str) -> None:
     ],
 )
 def test_keys_and_tokens_are_removed_anywhere_in_a_text(text: str, expected: str) -> None:
-    """003-24: what a person pastes is not kept."""
+    """003-24: secrets in a pasted text are not stored."""
     assert redacted(text) == expected
     if text != expected:
         assert suspicious(text.encode())
@@ -84,7 +84,7 @@ _PIECES = st.sampled_from([HEADER, BODY, SIGNATURE, "eyJ", ".", ".eyJ", "a", "-"
 
 @given(st.lists(_PIECES, max_size=12).map("".join))
 def test_a_token_is_found_exactly_where_it_was_found_before_the_pattern_was_linear(text: str) -> None:
-    """003-24: the plain pattern says what a token is."""
+    """003-24: the simple pattern, which is slower, defines a token."""
     plain = re.sub(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", "[redacted:jwt]", text, flags=re.ASCII)
     assert redacted(text) == plain
     assert plain == text or suspicious(text.encode())

@@ -1,4 +1,4 @@
-"""Renewal: one thread renews the leases of a process while it lives. The first lease starts the thread."""
+"""Renewal: one thread per process renews all leases of the process. The first lease starts the thread."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def worker(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[stan
 def test_what_a_process_holds_is_renewed_by_the_thread_for_three_terms_of_work(
     worker: standfast.Standfast, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """001-63: the thread itself, started by this one hold; between two rounds less than a term passes."""
+    """001-63: taking this one hold starts the thread, which renews it more often than once per term."""
     monkeypatch.setattr(leases, "RENEW_EVERY_S", 0.005)
     table, hold = HELD[kind]
 
@@ -95,7 +95,7 @@ def test_what_a_process_holds_is_renewed_by_the_thread_for_three_terms_of_work(
         hold(worker, stack)
         assert left_us() == leases.PROCESS_US
         for _ in range(5):
-            clock.advance(40)  # of 60 seconds
+            clock.advance(40)  # of the 60 seconds of a lease
             until(lambda: left_us() == leases.PROCESS_US, patience_s=20)
         assert leases.renewer(worker._store).trusted
 
@@ -103,7 +103,7 @@ def test_what_a_process_holds_is_renewed_by_the_thread_for_three_terms_of_work(
 def test_a_thread_that_cannot_renew_reports_it_before_the_lease_ends(
     worker: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """001-63: 5 s before its leases end, a process sees by its own clock that they may be taken."""
+    """001-63: 5 s before its leases end by its own clock, the process reports that other processes may take them."""
     with worker.leases.hold("deploy"):
         renewer = leases.renewer(worker._store)
         clock.advance((leases.PROCESS_US - leases.MARGIN_US) // SECOND_US - 1)
@@ -117,7 +117,9 @@ def test_a_thread_that_cannot_renew_reports_it_before_the_lease_ends(
 def test_the_renewal_of_one_process_leaves_the_leases_of_others_as_they_are(
     worker: standfast.Standfast, engine_url: str, tmp_path: Path, clock: ManualClock
 ) -> None:
-    """001-63: else a process that is asleep would hold permanently what others should take over."""
+    """001-63: otherwise a process would renew the leases of a suspended process, and no other process could take
+    them over.
+    """
     with opened(engine_url, tmp_path, Names(actor="bob"), clock=clock) as bob:
         bob.leases.acquire("bob's", for_="1m")
         bob.tasks.claim(bob.tasks.add("bob's").id, for_="1m")
@@ -133,7 +135,7 @@ def test_the_renewal_of_one_process_leaves_the_leases_of_others_as_they_are(
 def test_a_hold_renewed_by_hand_lasts_from_then_on(
     engine_url: str, tmp_path: Path, clock: ManualClock, kind: str
 ) -> None:
-    """001-63: past its old end it is still held, and past its new end it is not."""
+    """001-63: the renewed hold lasts past its old end, and ends at its new end."""
     hold = HOLDS[kind]
     with (
         opened(engine_url, tmp_path, Names(actor="ann"), clock=clock) as ann,
@@ -142,7 +144,7 @@ def test_a_hold_renewed_by_hand_lasts_from_then_on(
         held = hold.take(ann, id := hold.make(ann))
         clock.advance("10m")
         hold.ends["renew"](ann, held)
-        clock.advance("14m")  # of 15, and 24 since it was taken
+        clock.advance("14m")  # 14 of 15 minutes since the renewal, 24 since it was taken
         with pytest.raises(standfast.InProgress):
             hold.take(bob, id)
         clock.advance("2m")

@@ -1,4 +1,4 @@
-"""A store whose files are removed under a live process: the process saves it in a copy through its open connections."""
+"""The files of an open store are removed: the process saves a copy of the store through its open connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASKS = 50
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The home of this process and of its children; stores in it are remembered."""
+    """The home of this process and of its children, with the memory of stores."""
     with remembering.home() as made:
         monkeypatch.setenv("HOME", str(made))
         monkeypatch.delenv("STANDFAST_REMEMBER")
@@ -56,7 +56,7 @@ def the_database(path: Path) -> None:
 
 
 def another_file(path: Path) -> None:
-    """As a tool does that writes a new file and renames it."""
+    """Replace the database as a tool does that writes a new file and renames it."""
     other = path.with_name("other")
     other.write_bytes(b"")
     os.replace(other, path)
@@ -66,7 +66,7 @@ def another_file(path: Path) -> None:
 def test_every_acknowledged_row_is_in_the_copy_that_the_next_write_takes(
     home: Path, remove: Callable[[Path], None]
 ) -> None:
-    """002-10: an agent that deletes the store loses nothing that was acknowledged."""
+    """002-10: if an agent deletes the store, no acknowledged row is lost."""
     with standfast.open() as sf:
         sf.copies.take()  # an older copy, which is verified too
         receipts = [str(sf.tasks.add(f"task {n}").receipt) for n in range(TASKS)]
@@ -94,9 +94,9 @@ def test_a_process_that_only_closes_saves_it_too(home: Path) -> None:
 
 
 def test_an_effect_that_was_sent_is_not_sent_by_the_rescued_store(home: Path) -> None:
-    """003-42: the ledger is in the rescued copy, so the call is replayed."""
+    """003-42: the rescued copy has the ledger, so the call is replayed."""
     sent: list[str] = []
-    with standfast.open() as sf, suppress(StorageError), sf.session("pay") as session:  # it cannot be left either
+    with standfast.open() as sf, suppress(StorageError), sf.session("pay") as session:  # raised by leaving it
         session.effect("charge", {"n": 1}, do=lambda call: sent.append(call.key))
         shutil.rmtree(Path(sf.engine.identity).parent)
         with pytest.raises(CommitUnknown):
@@ -110,7 +110,7 @@ def test_an_effect_that_was_sent_is_not_sent_by_the_rescued_store(home: Path) ->
 
 
 def test_no_copy_of_a_store_that_is_moved_or_temporary(home: Path, tmp_path: Path) -> None:
-    """A renamed directory still has the store. A temporary store has no copies."""
+    """A renamed directory still has the store, and a temporary store has no copies."""
     with standfast.open() as sf:
         sf.tasks.add("one")
         os.rename(home / ".standfast", home / "elsewhere")
@@ -123,7 +123,7 @@ def test_no_copy_of_a_store_that_is_moved_or_temporary(home: Path, tmp_path: Pat
 
 
 def test_what_an_overwritten_file_gives_is_no_copy(home: Path) -> None:
-    """A copy must be the store: another one's pages are refused, and the message says why."""
+    """Pages of another file are refused as a copy of the store, and the error gives the reason."""
     with standfast.open() as sf:
         settings, store_id = sf.settings, sf.engine.store_id
     with pytest.raises(StorageError, match="reads"):

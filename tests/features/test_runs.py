@@ -1,4 +1,4 @@
-"""Runs: one worker claims each, they end once, are retried in their slot, and are taken over from dead workers."""
+"""Runs: one worker claims each run. A run ends once, is retried in its slot, and is taken over from a dead worker."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def sf(place: Open) -> standfast.Standfast:
 
 
 def held_by(sf: standfast.Standfast, holder: str) -> standfast.Standfast:
-    """The same store, as another process would see it."""
+    """The same handle with another holder, as in another process."""
     old = sf._store.caller
     sf._store.caller = Caller(actor=old.actor, holder=holder, scope=old.scope, clock=old.clock)
     return sf
 
 
 def elsewhere(pid: int = 4711) -> str:
-    """A process of another machine. This host cannot know whether it is alive."""
+    """A process on another machine, whose state this host cannot know."""
     return str(leases.Process("there", "manual-b", "other", pid, "1"))
 
 
@@ -72,7 +72,7 @@ def claimed(sf: standfast.Standfast, host: str = "here") -> Run:
 def test_a_run_is_claimed_started_and_done_and_each_step_is_in_the_journal(
     sf: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """000-14, 000-15, 000-18: what happened is written by standfast, not by the command."""
+    """000-14, 000-15, 000-18: standfast writes the events of a run, not its command."""
     queued = due(sf, clock, timeout="1m")
     run = claimed(sf)
     assert (run.id, run.state, run.attempt, run.host, run.holder) == (
@@ -139,7 +139,7 @@ def test_a_failed_run_is_tried_again_in_its_slot_with_more_patience_each_time(
 
 
 def test_a_run_of_a_dead_worker_is_abandoned_or_retried(sf: standfast.Standfast, clock: ManualClock) -> None:
-    """000-37: known by identity, not by pid alone."""
+    """000-37: a dead worker is recognised by pid and start time, not by its pid alone."""
     due(sf, clock, retries_max=1)
     body = subprocess.Popen(["sleep", "1000"])
     holder = str(leases.process(body.pid, clock))
@@ -162,7 +162,7 @@ def test_a_run_of_a_dead_worker_is_abandoned_or_retried(sf: standfast.Standfast,
     (gone,) = sf.runs.abandon_dead()
     assert (gone.state, gone.attempt, gone.host) == ("abandoned", 2, "there")
     assert "was not heard of in time" in (gone.reason or "")
-    assert sf.loops.get("nightly").failures == 0  # that is the host's fault, not the job's
+    assert sf.loops.get("nightly").failures == 0  # the host failed, not the job
 
 
 def test_a_child_that_outlived_its_worker_is_found_before_its_run_is_given_away(
@@ -223,10 +223,10 @@ def test_a_cancelled_run_whose_worker_dies_is_not_retried(sf: standfast.Standfas
 
 def test_a_requested_run_replaces_no_slot(sf: standfast.Standfast, clock: ManualClock) -> None:
     first = due(sf, clock)
-    asked = [sf.runs.ask("nightly") for _ in range(3)]  # in the very moment of a slot
+    asked = [sf.runs.ask("nightly") for _ in range(3)]  # exactly at the time of a slot
     assert {run.source for run in asked} == {"asked"}
     assert len({run.slot_us for run in (first, *asked)}) == 4
-    assert [claimed(sf).id, sf.runs.claim(host="here")] == [first.id, None]  # one at a time
+    assert [claimed(sf).id, sf.runs.claim(host="here")] == [first.id, None]  # a loop has one claimed run
     sf.runs.finish(first.id, 1, exit_code=0, duration="1us")
     assert claimed(sf).id == asked[0].id
     with pytest.raises(InProgress, match="nightly"):
@@ -242,7 +242,7 @@ def test_a_requested_run_replaces_no_slot(sf: standfast.Standfast, clock: Manual
 
 
 def test_runs_of_one_loop_run_one_after_the_other(place: Open, clock: ManualClock) -> None:
-    """000-36: in the schema too: two claimers cannot both have a run of one loop."""
+    """000-36: the schema also refuses two claimed runs of one loop."""
     stores = [place() for _ in range(4)]
     for n in range(3):
         stores[0].loops.add(f"loop {n}", ["true"], every="15m", overlap="queue")

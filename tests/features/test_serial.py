@@ -1,4 +1,4 @@
-"""The codec: one text for one value, nothing lost on the way, every refusal by name."""
+"""The codec: each value has one text, decoding restores the value, and each refusal gives the path of the bad part."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_canonical_text_reads_back_as_the_same_value_and_the_same_text(value: An
 
 @given(values)
 def test_canonical_is_plain_json_sorted_and_compact(value: Any) -> None:
-    """003-29: JSON is text."""
+    """003-29: the canonical form is plain JSON text."""
     text = serial.canonical(value)
     assert text == json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
@@ -201,7 +201,7 @@ def test_one_and_one_point_zero_differ_and_nothing_is_normalised() -> None:
 
 
 def test_integers_reach_from_minus_2_to_the_63_to_one_less_than_2_to_the_63() -> None:
-    """003-29: what a bigint column holds."""
+    """003-29: these are the limits of a bigint column."""
     assert serial.canonical([-(2**63), 2**63 - 1]) == "[-9223372036854775808,9223372036854775807]"
 
 
@@ -258,7 +258,7 @@ def test_a_payload_has_a_limit_in_bytes() -> None:
     assert "limit is 8,388,608" in refusal(lambda: serial.dumps("x" * serial.PAYLOAD_MAX_BYTES))
 
 
-# --- strangers' text ---------------------------------------------------------------------------
+# texts from outside
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_payload_has_a_limit_in_bytes() -> None:
 )
 def test_the_strict_loader_names_each_invalid_value(text: str | bytes, message: str) -> None:
     assert refusal(lambda: serial.loads(text, what="body")) == message
-    serial.read(text)  # and the total reader never throws
+    serial.read(text)  # and the total reader never raises
 
 
 def test_the_strict_loader_is_bounded() -> None:
@@ -314,14 +314,14 @@ def test_the_strict_loader_refuses_with_a_typed_error_or_gives_what_can_be_store
 @example("NaN")
 @example("\ud800")
 def test_the_total_reader_never_throws(text: object) -> None:
-    """003-30: an unparseable string is returned as is."""
+    """003-30: a text that is not JSON is returned unchanged."""
     value = serial.read(text)
     if value != text:
         assert value == json.loads(str(text))
 
 
 def test_the_total_reader_returns_what_it_cannot_read() -> None:
-    """003-30: one shared codec for JSON read."""
+    """003-30: all readers of JSON use one codec."""
     assert serial.read('{"a": 1}') == {"a": 1}
     assert [serial.read(text) for text in ("{oops", "NaN", "", b"1", None)] == ["{oops", "NaN", "", b"1", None]
 
@@ -371,7 +371,7 @@ PR = PullRequest("https://x/1", 1, MOMENT, Author(name="Ada", born=date(1815, 12
         (None, Optional[PullRequest]),  # noqa: UP045 - the older spelling is another object
         (PR, PullRequest | None),
         (Square(2.0), Circle | Square),
-        (Circle(2.0), Union[Square, Circle]),  # noqa: UP007 - likewise
+        (Circle(2.0), Union[Square, Circle]),  # noqa: UP007 - the older spelling, too
         (3, float | int),
         (3.0, int | float),
         ("x", int | str),
@@ -581,7 +581,7 @@ def test_the_reference_page_is_true() -> None:
     shown = re.findall(r"^assert (serial\.\w+\(.*\)) == (.+)$", page, re.MULTILINE)
     assert len(shown) == 2
     for call, result in shown:
-        assert eval(call, {"serial": serial}) == eval(result)  # our own page
+        assert eval(call, {"serial": serial}) == eval(result)  # a page of this project
 
 
 def test_the_digests_of_a_start_are_those_of_hashlib() -> None:

@@ -1,4 +1,4 @@
-"""`standfast.session`: the store and the session in one line; and wrong uses that say the next line."""
+"""`standfast.session` opens store and session in one line. Errors for wrong uses name the next line to write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_line_opens_the_store_and_the_session_and_closes_both(home: Path) -> None:
-    """001-6, 001-27: the same key resumes; the agent's name is the actor and the session's agent."""
+    """001-6, 001-27: the same key resumes the session. The agent's name is both the actor and the session's agent."""
     with standfast.session("fix-42", agent="coder") as s:
         assert s.step("plan", lambda: "a plan") == "a plan"
         assert (s.agent, s.store.agent, s.resumed) == ("coder", "coder", None)
@@ -34,7 +34,7 @@ def test_one_line_opens_the_store_and_the_session_and_closes_both(home: Path) ->
 
 
 def test_an_error_fails_the_session_and_closes_the_store() -> None:
-    """001-27: the error passes unchanged, and nothing stays open."""
+    """001-27: the error is raised unchanged, and the store is closed."""
     s = standfast.session("fix-42")
     with pytest.raises(ZeroDivisionError), s:
         1 / 0  # noqa: B018
@@ -45,7 +45,7 @@ def test_an_error_fails_the_session_and_closes_the_store() -> None:
 
 
 def test_a_session_that_cannot_be_opened_leaves_no_open_store() -> None:
-    """002-20: another handle has the session; entering raises, and can be tried again."""
+    """002-20: another handle has the session, so entering raises. The caller can try again later."""
     with standfast.session("fix-42") as s:
         second = standfast.session("fix-42")
         with pytest.raises(standfast.InProgress):
@@ -59,7 +59,7 @@ def test_a_session_that_cannot_be_opened_leaves_no_open_store() -> None:
 
 
 def test_open_and_close_without_a_block() -> None:
-    """001-27: as in a notebook; closing twice changes nothing."""
+    """001-27: open and close without `with`, as in a notebook. A second close changes nothing."""
     s = standfast.session("notes", agent="me").open()
     assert s.step("one", lambda: 1) == 1
     s.close()
@@ -83,13 +83,13 @@ def forget() -> None:
 
 
 def test_a_session_that_was_never_entered_warns() -> None:
-    """002-20: a forgotten `with` does nothing, and Python warns."""
+    """002-20: without `with`, the session is not opened, and Python warns."""
     with pytest.warns(RuntimeWarning, match="session 'fix-42' was never entered"):
         forget()
 
 
 def test_a_decision_without_a_block_warns_unless_it_is_closed() -> None:
-    """002-20: a forgotten `with` leaves the decision open."""
+    """002-20: without `with`, the decision stays open, and Python warns."""
     with standfast.session("fix-42") as s:
         with pytest.warns(RuntimeWarning, match="stays open"):
             s.decide("edit parser.py", why="the test names it")
@@ -99,7 +99,7 @@ def test_a_decision_without_a_block_warns_unless_it_is_closed() -> None:
 
 
 def test_a_name_of_the_other_object_is_refused_with_its_place() -> None:
-    """002-20: the store has no steps and a session has no tasks; each error names the other."""
+    """002-20: the store has no steps and a session has no tasks. Each error names the object that has them."""
     with standfast.open() as sf, sf.session("fix-42") as s:
         with pytest.raises(AttributeError, match=r"no attribute 'step': a session has it"):
             sf.step("plan", lambda: 1)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Sessions: opened, left, crashed, taken over; one owner at a time, on both engines."""
+"""Sessions: opened, left, crashed and taken over. One owner at a time, on both engines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def events(sf: standfast.Standfast, session: str) -> list[str]:
 
 
 def actor(url: str, data: Path, name: str, clock: ManualClock | None = None) -> standfast.Standfast:
-    """A shell's handle: its leases outlive its process."""
+    """The handle of a shell: its leases outlive the process."""
     return handle.connect(config.load(url, data_dir=data, actor=name), clock=clock, as_actor=True)
 
 
@@ -33,7 +33,7 @@ def actor(url: str, data: Path, name: str, clock: ManualClock | None = None) -> 
 
 
 def test_a_new_key_is_a_new_session_and_leaving_the_block_completes_it(sf: standfast.Standfast) -> None:
-    """002-2: a session spans process lifetimes; this is its first."""
+    """002-2: a session may span several processes. This one is the first."""
     with sf.session("fix-42", agent="fixer") as s:
         assert s.resumed is None
         inside = sf.sessions.get("fix-42")
@@ -46,7 +46,7 @@ def test_a_new_key_is_a_new_session_and_leaving_the_block_completes_it(sf: stand
 
 
 def test_the_same_key_resumes_and_returns_the_earlier_state(sf: standfast.Standfast) -> None:
-    """001-27: an opened session has its earlier state."""
+    """001-27: opening the session again returns its earlier state."""
     with sf.session("fix-42") as s:
         s.say("user", "please")
         s.step("plan", lambda: "a plan")
@@ -109,7 +109,7 @@ LEFT: dict[str, tuple[BaseException, str, str | None]] = {
 @pytest.mark.parametrize("how", LEFT)
 def test_the_way_out_of_the_block_decides_the_state_of_the_session(sf: standfast.Standfast, how: str) -> None:
     error, state, reason = LEFT[how]
-    with pytest.raises(BaseException) as caught, sf.session("k"):  # noqa: PT011  every kind of it
+    with pytest.raises(BaseException) as caught, sf.session("k"):  # noqa: PT011  any ValueError
         raise error
     assert caught.value is error
     left = sf.sessions.get("k")
@@ -130,7 +130,7 @@ def test_a_generator_that_is_closed_leaves_its_session_waiting(sf: standfast.Sta
 
 
 def test_pause_leaves_it_waiting_with_its_reason(sf: standfast.Standfast) -> None:
-    """002-46: interrupted for a person, and resumed."""
+    """002-46: a session is paused for a person and resumed later."""
     with sf.session("k") as s:
         s.pause("the reviewer is asleep")
     left = sf.sessions.get("k")
@@ -259,7 +259,7 @@ def test_of_many_threads_one_opens_it(sf: standfast.Standfast) -> None:
 
 
 def test_threads_that_open_and_leave_it_all_the_time_never_have_it_together(sf: standfast.Standfast) -> None:
-    """002-11: a process that opens it while another leaves it is known here, and the third is refused."""
+    """002-11: one thread at a time is in the session. Each opening has its own fencing token."""
     inside, together, opened = list[int](), list[int](), list[int]()
 
     def run(number: int) -> None:
@@ -283,7 +283,7 @@ def test_threads_that_open_and_leave_it_all_the_time_never_have_it_together(sf: 
 
 
 def test_a_session_that_was_dropped_can_be_opened_again(sf: standfast.Standfast) -> None:
-    """A notebook that forgot to leave a block must not lock itself out."""
+    """A notebook that forgot to leave a block can open the session again."""
     dropped = sf.session("k")
     dropped.__enter__()
     del dropped
@@ -309,7 +309,7 @@ def test_a_second_process_is_refused_with_the_name_of_the_owner(
 
 
 def test_a_killed_process_is_taken_over_at_once(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
-    """000-2: no recovery mode: opening it again is all there is to do."""
+    """000-2: there is no recovery mode: the next process opens the session."""
     code = """
         with sf.session("k") as s:
             s.say("user", "hello")
@@ -335,7 +335,7 @@ def test_a_killed_process_is_taken_over_at_once(engine_url: str, tmp_path: Path,
 
 
 def test_crashed_sessions_are_listed_in_pages(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
-    """R37: a crashed session is found behind others."""
+    """R37: a crashed session on a later page is found."""
     code = """
         for key in ("a", "b", "c"):
             sf.sessions.open(key)
@@ -354,7 +354,9 @@ def test_crashed_sessions_are_listed_in_pages(engine_url: str, tmp_path: Path, s
 
 
 def test_two_processes_resume_one_crashed_session_and_one_wins(engine_url: str, tmp_path: Path) -> None:
-    """The other gets the holder's name; when the winner is killed too, the next takes over from it."""
+    """The second process gets the holder's name. When the first one is killed too, the second takes the session
+    over.
+    """
     code = """
         try:
             with sf.session("k") as s:
@@ -415,7 +417,7 @@ def test_a_paused_owner_that_wakes_up_late_is_refused_by_its_fence(
 
 
 def test_a_lease_that_ran_out_is_taken_over_and_its_owner_is_refused(engine_url: str, tmp_path: Path) -> None:
-    """If the holder may be alive, the clock decides, then the fencing token."""
+    """A holder that may be alive loses the session when its lease ends. Its fencing token is then refused."""
     clock = ManualClock()
     first = standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock)
     second = actor(engine_url, tmp_path / "data", "worker", clock)
@@ -447,7 +449,7 @@ def test_losing_the_lease_does_not_hide_what_went_wrong(sf: standfast.Standfast)
 
 
 def test_an_actor_that_opens_it_again_keeps_it(engine_url: str, tmp_path: Path) -> None:
-    """From a shell each command is another process; the actor is the same."""
+    """In a shell, each command is another process of the same actor."""
     clock = ManualClock()
     with actor(engine_url, tmp_path / "data", "me", clock) as one:
         first = one.sessions.open("k")
@@ -577,7 +579,7 @@ def test_an_actor_hands_its_hold_to_a_process_of_its_own(engine_url: str, tmp_pa
 
 
 def test_a_chat_with_a_process_per_turn(engine_url: str, tmp_path: Path, sf: standfast.Standfast) -> None:
-    """001-1, 001-11: each turn is a process that knows nothing, with a record that knows it all, and its own answer."""
+    """001-1, 001-11: each turn is a new process without memory. It reads all earlier turns and adds its own answer."""
     code = """
         question = wait()
         with sf.session("chat") as s:

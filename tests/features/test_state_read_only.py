@@ -1,4 +1,4 @@
-"""Values read from state refuse changes: a nested change would look stored and would not be."""
+"""Values read from state refuse changes: a change of a nested part would be lost without an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of JSON Schema that is checked: every keyword, and that every other one is refused by name."""
+"""The supported part of JSON Schema: the tests check every keyword, and unsupported keywords are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State: update, ends by time without clean-up, schemas, verdicts, and code that changes."""
+"""State: updates, expiry, schemas, verdicts, and programs whose code changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from standfast.record.state.values import Wish
 
 
 def test_update_from_many_threads_loses_nothing(sf: standfast.Standfast) -> None:
-    """001-66, 001-69, 001-70: read, transform, write with retry; every one of them counts."""
+    """001-66, 001-69, 001-70: each update reads, changes and writes, with retries. None of them is lost."""
 
     def count() -> None:
         for _ in range(5):
@@ -52,7 +52,7 @@ def test_update_runs_the_function_outside_any_transaction_and_again_when_another
 
 
 def test_update_gives_up_after_its_attempts_and_has_written_nothing(sf: standfast.Standfast) -> None:
-    """001-69: false when the retries are exhausted."""
+    """001-69: after the last retry, `update` raises."""
     sf.state.set("n", 0)
 
     def robbed(n: int) -> int:
@@ -65,7 +65,7 @@ def test_update_gives_up_after_its_attempts_and_has_written_nothing(sf: standfas
 
 
 def test_update_of_a_missing_key_needs_a_default(sf: standfast.Standfast) -> None:
-    """001-69: false when the key is missing."""
+    """001-69: without a default, `update` of a missing key is refused."""
     with pytest.raises(standfast.NotFound):
         sf.state.update("n", lambda n: n)
     assert sf.state.update("n", lambda n: [*n, 1], default=[]).value == [1]
@@ -124,11 +124,11 @@ def test_everything_is_there_awaited(engine_url: str, tmp_path: Path) -> None:
     asyncio.run(program())
 
 
-# -- ends ------------------------------------------------------------------------------------------------
+# -- expiry ----------------------------------------------------------------------------------------------
 
 
 def test_an_expired_value_is_hidden_at_once_and_the_sweep_frees_its_space(engine_url: str, tmp_path: Path) -> None:
-    """001-46: state with TTL, no clean-up code by the caller."""
+    """001-46: a value with a TTL needs no clean-up by the caller."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
         for n in range(5):
@@ -185,7 +185,7 @@ def test_a_schema_is_checked_at_every_write(sf: standfast.Standfast) -> None:
             write()
     with pytest.raises(standfast.InvalidInput, match=r"tags\[1\]: string is wanted, found integer"):
         sf.state.set("limits", {"cpu": 1, "tags": ["a", 2]})
-    with pytest.raises(standfast.VersionConflict):  # the version is judged before the value
+    with pytest.raises(standfast.VersionConflict):  # a wrong version is reported before a value that breaks the schema
         sf.state.swap("limits", {"cpu": 0}, version=7)
     assert (sf.state.get("limits").value, sf.state.get("limits").version) == ({"cpu": 2}, 1)
     assert sf.state.get("limits").json_schema == LIMITS
@@ -208,7 +208,7 @@ def test_a_refused_value_leaves_nothing_in_a_transaction_that_continues(sf: stan
 
 
 def test_a_verdict_is_about_one_version(sf: standfast.Standfast) -> None:
-    """001-65: recorded facts can be verified against the outside system."""
+    """001-65: a verdict records whether one version of a value still matches the outside system."""
     made = sf.state.set("branch", "main", verify="git rev-parse main")
     assert (made.verify, made.verify_by, made.verdict) == ("git rev-parse main", sf.agent, None)
     stale = sf.state.verified("branch", version=1, verdict="stale", evidence="exit 128: no such branch")
@@ -243,7 +243,7 @@ def test_a_fork_sees_the_value_behind_a_verdict(sf: standfast.Standfast) -> None
 
 
 def test_an_imported_command_has_no_giver(sf: standfast.Standfast) -> None:
-    """A command that came from elsewhere is kept as text, also when the value changes; RULES: never run."""
+    """RULES: an imported command is stored as text and never run, also after the value changes."""
     place = Place(sf._store.caller.keyspace, "")
     sf._store.write(lambda tx: values.put(tx, place, "k", 1, Wish(verify="rm -rf /", imported=True)))
     assert sf.state.set("k", 2).verify_by is None
@@ -286,7 +286,7 @@ def test_a_tolerant_reader_defaults_renames_and_keeps_what_it_does_not_know(sf: 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The progress of a program, as one record."""
+    """The progress of a program, as one typed value."""
 
     head: str = ""
     decision: int = 0
@@ -299,7 +299,7 @@ class Runtime:
 def test_many_writers_change_a_typed_record_and_it_is_created_again_when_lost(
     sf: standfast.Standfast,
 ) -> None:
-    """001-17: a typed value is read, changed and written as one. A missing one gets its defaults."""
+    """001-17: a typed value is read, changed and written as a whole. A missing value gets its defaults."""
 
     def change(name: str) -> None:
         def body(now: Runtime) -> Runtime:

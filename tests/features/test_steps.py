@@ -1,4 +1,4 @@
-"""Steps: once for a name and its arguments, typed, refused where the numbers would race."""
+"""Steps: one run for a name and its arguments, typed results, and an error where numbering could race."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plan(issue: str, *, strict: bool = False) -> Plan:
 
 
 def test_a_step_runs_once_and_answers_ever_after(sf: standfast.Standfast) -> None:
-    """001-58: an expensive intermediate is computed once."""
+    """001-58: an expensive intermediate result is computed once."""
     wanted = Plan("fix 42", [pathlib.PurePosixPath("src/a.py")], datetime.date(2026, 11, 15))
     for _ in range(3):
         with sf.session("k") as s:
@@ -146,7 +146,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_typed_result_is_the_same_on_the_first_run_and_on_replay(kind: str, tmp_path: Path) -> None:
-    """Decision 10: the return value is decoded from the stored one, the first time too."""
+    """Decision 10: the return value is decoded from the stored text, also on the first run."""
     value, annotation = VALUES[kind]
 
     def make() -> Any:
@@ -315,7 +315,7 @@ def test_async_steps_are_awaited_and_answer_from_the_record(engine_url: str, tmp
 
 
 def test_a_job_from_files_to_files_needs_no_coordination(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-5: what depends on its input alone is done side by side, and asked again it is the same, not redone."""
+    """001-5: steps that depend only on their input run in parallel. A repeated call returns the stored result."""
     for n in range(6):
         (tmp_path / f"{n}.in").write_text(f"line {n % 3}")
 
@@ -338,7 +338,7 @@ def test_a_job_from_files_to_files_needs_no_coordination(sf: standfast.Standfast
 
 
 def test_a_large_result_is_stored_as_an_artifact(sf: standfast.Standfast) -> None:
-    """002-25, 002-32: no huge rows: large values are kept apart from hot rows."""
+    """002-25, 002-32: large values are stored apart from hot rows."""
     large = {"text": "é" * 1_000_000}
     for _ in range(2):
         with sf.session("k") as s:
@@ -352,7 +352,7 @@ def test_a_large_result_is_stored_as_an_artifact(sf: standfast.Standfast) -> Non
 def test_a_step_that_another_process_recorded_meanwhile_returns_its_result(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The statement decides, not what was looked up before."""
+    """The INSERT decides which process records the result, not an earlier read."""
     with sf.session("k") as s:
         s.step("n", lambda: "first")
     with sf.session("k") as s:
@@ -361,7 +361,7 @@ def test_a_step_that_another_process_recorded_meanwhile_returns_its_result(
 
 
 def test_one_step_is_one_commit_and_one_sync(tmp_path: Path) -> None:
-    """Decision 5: acknowledged after one sync."""
+    """Decision 5: a step is acknowledged after one sync."""
     with standfast.open(tmp_path / "db") as sf, sf.session("k") as s:
         with crash.record() as passed:
             s.step("plan", plan, "a")
@@ -369,7 +369,7 @@ def test_one_step_is_one_commit_and_one_sync(tmp_path: Path) -> None:
     with standfast.open(tmp_path / "db") as sf, sf.session("k") as s:
         with crash.record() as passed:
             s.step("plan", plan, "a")
-        assert passed == []  # an answer from the record writes nothing
+        assert passed == []  # a stored result is returned without a write
 
 
 def test_a_hit_younger_than_a_second_is_synced_before_it_is_returned(engine_url: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""No summary column holds a secret of a well-known shape, whichever method wrote it."""
+"""Summary columns hold no secret of a well-known form, whichever method wrote them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = replace(
 
 
 def summaries(sf: standfast.Standfast) -> Iterator[str]:
-    """Every text in every column that is called summary, and the previews made of them."""
+    """Every text in every column called summary, and the previews made of these texts."""
     for table in ("event", "checkpoint", "message", "tool_call"):
         yield from (row["summary"] for row in sf.rows(f"SELECT summary FROM {table} WHERE summary IS NOT NULL"))
     yield from (row["preview"] for row in sf.rows("SELECT preview FROM session WHERE preview IS NOT NULL"))
@@ -31,7 +31,7 @@ def summaries(sf: standfast.Standfast) -> Iterator[str]:
 
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_no_method_writes_a_secret_into_a_summary(engine_url: str, tmp_path: Path, resource: str) -> None:
-    """R34: every method that changes something, with a token in every name and text it is given."""
+    """R34: the test calls every method that writes, with a token in every name and text that it passes."""
     with opened(engine_url, tmp_path, NAMES) as sf:
         steps = sum(1 for _ in RESOURCES[resource].walk(sf, NAMES))
         found = list(summaries(sf))
@@ -41,7 +41,7 @@ def test_no_method_writes_a_secret_into_a_summary(engine_url: str, tmp_path: Pat
 
 
 def test_the_walks_really_bring_a_secret(engine_url: str, tmp_path: Path) -> None:
-    """The control: some of these summaries say that a token was there."""
+    """The control: some of these summaries show that a token was removed."""
     with opened(engine_url, tmp_path, NAMES) as sf:
         for _ in RESOURCES["tasks"].walk(sf, NAMES):
             pass
@@ -61,7 +61,7 @@ def test_a_checkpoint_and_its_preview_hold_no_secret(engine_url: str, tmp_path: 
 
 @pytest.mark.parametrize("redact", [True, False])
 def test_what_a_hook_hears_has_no_secret_in_its_summary(engine_url: str, tmp_path: Path, redact: bool) -> None:
-    """R34: also with `redact = false`, which concerns contents."""
+    """R34: also with `redact = false`, which applies to contents only."""
     base = {"session_id": "s1", "cwd": str(tmp_path)}
     call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": f"curl -H {PARTED}"}}
     prompt = {"hook_event_name": "UserPromptSubmit", "prompt": f"use {TOKEN}"}
@@ -76,7 +76,7 @@ def test_what_a_hook_hears_has_no_secret_in_its_summary(engine_url: str, tmp_pat
 
 
 def test_once_keeps_no_token_of_its_command_in_the_journal(tmp_path: Path) -> None:
-    """R34, as it was found: the token stood in event.summary three times."""
+    """R34: event.summary once had the token three times."""
     assert run("once", "k", "--", "true", TOKEN, home=tmp_path).returncode == 0
     said = run("sql", "SELECT summary FROM event", "--json", home=tmp_path).stdout
     assert "[redacted:github]" in said
@@ -85,7 +85,7 @@ def test_once_keeps_no_token_of_its_command_in_the_journal(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", [TOKEN, f"a {TOKEN} b", PARTED, "x" * 190 + f" {TOKEN}", f"{' ' * 5000}{TOKEN}"])
 def test_a_secret_is_found_before_the_summary_is_cut(text: str) -> None:
-    """R34: half a secret has no shape any more, and neither has one with an escape sequence in it."""
+    """R34: a secret is not recognised after it was cut, or with an escape sequence in it."""
     made = serial.summary(text)
     assert "AAAA" not in made
     assert len(made) <= 200
@@ -93,6 +93,6 @@ def test_a_secret_is_found_before_the_summary_is_cut(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["eyJ", "ghp_", "\x1b]", "\x1b[0", "://a:", "-----BEGIN PRIVATE KEY-----"])
 def test_only_the_beginning_of_a_long_text_is_read(unit: str) -> None:
-    """R34: the work is bounded, because 8,000 characters are read of any text."""
+    """R34: the work is bounded, because only the first 8,000 characters of a text are read."""
     text = (unit * 4_000_000)[:4_000_000]
     assert serial.summary(text) == serial.summary(text[: serial.SUMMARY_READ_MAX])

@@ -30,7 +30,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def place(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[Open]:
-    """Open handles on one store: `place("ann")` is ann at her command line, `place()` this process."""
+    """Open handles on one store: `place("ann")` is ann at a command line, `place()` is this process."""
     handles: list[standfast.Standfast] = []
 
     def enter(actor: str | None = None) -> standfast.Standfast:
@@ -78,7 +78,7 @@ def titles(tasks: list[Task]) -> list[str]:
     ],
 )
 def test_what_changes_between_two_sightings_does_not_count(title: str, same: str) -> None:
-    """000-23: a stable fingerprint computed from content."""
+    """000-23: the fingerprint is computed from the content and is stable."""
     assert normalised(title) == normalised(same)
     assert fingerprint(title, kind="task", source="ci") == fingerprint(same, kind="task", source="ci")
 
@@ -95,12 +95,12 @@ def test_what_changes_between_two_sightings_does_not_count(title: str, same: str
     ],
 )
 def test_differences_that_separate_two_problems_count(title: str, other: str) -> None:
-    """000-25: a new problem that looks the same is another one."""
+    """000-25: a new problem that looks similar is another task."""
     assert fingerprint(title, kind="task", source="ci") != fingerprint(other, kind="task", source="ci")
 
 
 def test_the_rule_is_frozen() -> None:
-    """Stored rows rely on it: another rule needs another prefix."""
+    """Stored rows depend on the rule, so another rule needs another prefix."""
     digest = "28af9ad4f8a6f4e17af5a8a0ceeee79544b5778fb09e413c0b90a158fe5d6aff"
     assert hashlib.sha256(b'["ci","task","flaky test"]').hexdigest() == digest
     assert fingerprint("Flaky  test", kind="task", source="ci") == f"f1:{digest}"
@@ -124,7 +124,7 @@ def test_a_fingerprint_of_the_callers_own_replaces_the_derived_one(sf: standfast
 
 
 def test_a_sighting_updates_reported_fields_and_keeps_those_set_by_a_person(sf: standfast.Standfast) -> None:
-    """000-23: upsert instead of insert."""
+    """000-23: a sighting of a known problem updates its task and inserts none."""
     first = sf.tasks.add("Flaky test", body="at night", labels=["ci"], assignee="ann", priority=3, branch="main")
     sf.tasks.edit(first, priority=0, labels=["ci", "urgent"], assignee="bob")
     again = sf.tasks.add("flaky  test", body="at noon", labels=["x"], assignee="eve", priority=9, branch="dev")
@@ -135,7 +135,7 @@ def test_a_sighting_updates_reported_fields_and_keeps_those_set_by_a_person(sf: 
 
 
 def test_a_problem_that_returns_opens_the_next_episode(place: Open, clock: ManualClock) -> None:
-    """000-25, and the opposite sins: absorbed permanently, or a new task at every sighting."""
+    """000-25: a returning problem is neither absorbed by the closed task nor a new task at every sighting."""
     sf = place()
     first = sf.tasks.add("flaky", body="it was so")
     sf.tasks.done(first, reason="fixed")
@@ -224,7 +224,7 @@ def test_a_reopened_task_is_in_the_same_episode_unless_the_problem_returned_sinc
 
 
 def test_scopes_are_independent(engine_url: str, tmp_path: Path) -> None:
-    """000-6: many small worlds in one store, each found by its name; a second store is a second directory."""
+    """000-6: one store has many scopes, each found by its name. A second store is a second directory."""
     here, there = (
         handle.connect(config.load(engine_url, data_dir=tmp_path / "data", scope=scope)) for scope in ("here", "there")
     )
@@ -246,7 +246,7 @@ def test_scopes_are_independent(engine_url: str, tmp_path: Path) -> None:
 
 
 def test_what_a_source_no_longer_sees_is_closed_after_enough_sweeps(sf: standfast.Standfast) -> None:
-    """000-26: a loop run unattended cleans up after itself."""
+    """000-26: an unattended loop closes the tasks whose problems are no longer seen."""
     first = sf.tasks.sweep("lint", seen=["a", "b", {"title": "c", "priority": 0, "labels": ["x"]}], absent_max=2)
     assert (first.n, first.seen, len(first.opened), first.closed) == (1, 3, 3, ())
     second = sf.tasks.sweep("lint", seen=["a"], absent_max=2)
@@ -383,7 +383,7 @@ def test_a_need_that_would_close_a_circle_is_refused(sf: standfast.Standfast) ->
 
 
 def test_an_edit_is_refused_as_a_whole(sf: standfast.Standfast) -> None:
-    """DESIGN §5: `task edit` changes all the given fields, or none."""
+    """DESIGN §5: `task edit` changes all given fields or none."""
     first, second = sf.tasks.add("first"), sf.tasks.add("second")
     edited = sf.tasks.edit(first, title="renamed", needs=[second])
     assert (edited.title, [one.id for one in sf.tasks.show(first.id).needs]) == ("renamed", [second.id])
@@ -401,7 +401,7 @@ def test_a_need_that_is_refused_leaves_nothing_of_its_task(sf: standfast.Standfa
 
 
 def test_a_goal_waits_for_its_children_and_counts_their_progress(sf: standfast.Standfast) -> None:
-    """000-8, 002-39: goals, with progress from their children."""
+    """000-8, 002-39: the progress of a goal is counted from its children."""
     goal = sf.tasks.add("ship 1.2", priority=0)
     part = sf.tasks.add("documentation", parent=goal.id)
     leaves = [sf.tasks.add(title, parent=part.id) for title in ("why", "start")]
@@ -498,20 +498,20 @@ def test_one_worker_gets_it_and_the_refusal_names_who(ann: standfast.Standfast, 
 
 
 def test_an_actor_claims_in_one_process_and_is_done_in_another(place: Open) -> None:
-    """The fence is kept per actor; the caller does not pass it."""
+    """The store keeps the fencing token per actor, so the caller does not pass it."""
     first, second = place("ann"), place("ann")
     task = first.tasks.add("flaky")
     assert first.tasks.claim(task).fence == 1
-    assert second.tasks.claim(task).fence == 1  # it is ann's already: prolonged
+    assert second.tasks.claim(task).fence == 1  # ann has it already, so her lease is extended
     closed = second.tasks.done(task.id, result="merged")
     assert (closed.state, closed.result, closed.holder, closed.fence) == ("closed", "merged", None, 1)
-    assert second.tasks.done(task.id).receipt is None  # closed twice: the first outcome stays
+    assert second.tasks.done(task.id).receipt is None  # a second `done` changes nothing: the first outcome stays
 
 
 def test_an_actors_claim_ends_by_time_and_is_suspect_before_that(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """001-64: held by a silent actor is shown as suspect, then as reclaimable."""
+    """001-64: the claim of a silent actor is first shown as suspect, then as reclaimable."""
     task = ann.tasks.add("flaky")
     ann.tasks.claim(task)
     clock.advance("7m")
@@ -538,7 +538,7 @@ def test_an_actors_claim_ends_by_time_and_is_suspect_before_that(
 def test_a_long_claim_of_a_silent_actor_is_suspect_all_the_same(
     ann: standfast.Standfast, bob: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """001-64: crashed two hours ago, and its lease still runs."""
+    """001-64: the actor crashed two hours ago, but its lease has not ended."""
     task = ann.tasks.add("flaky")
     ann.tasks.claim(task, for_="1d")
     clock.advance("2h")
@@ -638,10 +638,10 @@ def test_a_process_does_not_get_what_it_has(sf: standfast.Standfast) -> None:
 
 
 def test_a_claim_whose_answer_was_lost_can_be_continued_or_released(sf: standfast.Standfast) -> None:
-    """CommitUnknown: the task may be ours without our knowing, and a second call says what to do."""
+    """After CommitUnknown the task may be claimed by this process. The error of a second call says how to continue."""
     for way, state in (("get", "closed"), ("release", "open")):
         task = sf.tasks.add(f"to {way}")
-        sf.tasks.claim(task)  # and no caller got it
+        sf.tasks.claim(task)  # the caller did not get this result
         assert [held.id for held in sf.tasks.list(held=True)] == [task.id]
         with pytest.raises(InProgress) as raised:
             sf.tasks.claim(task)
@@ -666,7 +666,7 @@ def test_snoozed_or_accepted_by_its_holder_it_is_given_back(ann: standfast.Stand
     task = ann.tasks.add("flaky")
     claimed = ann.tasks.claim(task)
     assert ann.tasks.snooze(claimed, for_="1d").holder is None
-    claimed = ann.tasks.claim(task)  # by name, asleep or not: that wakes it
+    claimed = ann.tasks.claim(task)  # a claim by name also takes a snoozed task, and wakes it
     assert (claimed.state, claimed.fence) == ("open", 2)
     assert ann.tasks.accept(claimed).holder is None
 
@@ -683,7 +683,7 @@ def test_done_works_unclaimed_and_reports_it(sf: standfast.Standfast) -> None:
 
 
 def test_a_task_joins_a_callers_transaction(sf: standfast.Standfast) -> None:
-    """One transaction across several features: all or nothing."""
+    """One transaction changes several features: all changes are committed, or none."""
 
     def half() -> None:
         with sf.transaction() as tx:
@@ -731,7 +731,7 @@ def test_claims_belong_to_the_child_after_a_fork(sf: standfast.Standfast) -> Non
     assert sf.tasks.done(claimed).state == "closed"
 
 
-# -- looking -----------------------------------------------------------------------------------------------
+# -- lists and counts --------------------------------------------------------------------------------------
 
 
 def test_a_task_is_found_by_id_by_its_end_and_by_its_fingerprint(sf: standfast.Standfast) -> None:
@@ -746,7 +746,7 @@ def test_a_task_is_found_by_id_by_its_end_and_by_its_fingerprint(sf: standfast.S
 
 
 def test_pages_go_over_what_does_not_change_while_they_are_read(sf: standfast.Standfast) -> None:
-    """Sightings between two pages move nothing from one page to the other."""
+    """Sightings that arrive between two pages move no task from one page to the other."""
     for n in range(7):
         sf.tasks.add(f"task {n}", priority=n % 3)
     seen: list[str] = []
@@ -770,7 +770,7 @@ def test_pages_go_over_what_does_not_change_while_they_are_read(sf: standfast.St
 
 
 def test_a_list_is_narrowed_by_what_tasks_have(sf: standfast.Standfast) -> None:
-    """001-19, 002-39: state, priority, worker, branch, session and labels are queryable."""
+    """001-19, 002-39: tasks are filtered by state, priority, worker, branch, session and labels."""
     with sf.session("fix-42"):
         pass
     sf.tasks.add("one", labels=["ci"], branch="fix-42", session="fix-42", assignee="ann", source="lint", kind="bug")
@@ -860,7 +860,7 @@ def test_what_cannot_be_a_task_is_refused_by_name(
 
 
 def test_a_generator_of_labels_or_sightings_is_read_once(sf: standfast.Standfast) -> None:
-    """The body of a method may run twice. Its arguments must survive the first time."""
+    """The body of a method may run twice, so a generator is turned into a list first."""
     task = sf.tasks.add("flaky", labels=(label for label in ("a", "b")), needs=iter(()))
     assert task.labels == ("a", "b")
     assert sf.tasks.sweep("lint", seen=(title for title in ("x", "y"))).seen == 2

@@ -1,4 +1,4 @@
-"""A week of an unattended loop: exactly the episodes a model of ten lines predicts."""
+"""A week of an unattended loop leaves exactly the episodes that a model of ten lines predicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Life(NamedTuple):
 
 
 def predicted(week: list[set[str]]) -> dict[str, list[Life]]:
-    """The model."""
+    """The episodes that the model predicts."""
     lives: dict[str, list[Life]] = {name: [] for name in CONDITIONS}
     for n, present in enumerate(week):
         for name, episodes in lives.items():
@@ -45,7 +45,7 @@ def predicted(week: list[set[str]]) -> dict[str, list[Life]]:
 
 
 def a_week(seed: int) -> list[set[str]]:
-    """Each condition comes, stays for a while, flickers and goes."""
+    """Each condition appears, lasts for a while, flickers and disappears."""
     draw = random.Random(seed)
     present: set[str] = set()
     week = []
@@ -61,7 +61,7 @@ def a_week(seed: int) -> list[set[str]]:
 def test_a_loop_of_fifteen_minutes_for_a_week_leaves_the_predicted_episodes(
     engine_url: str, tmp_path: Path, seed: int
 ) -> None:
-    """000-25, 000-26: no flood, nothing swallowed, each return an episode of its own."""
+    """000-25, 000-26: no extra episode, no missing one, and an episode of its own for each return."""
     clock, week = ManualClock(), a_week(seed)
     with handle.connect(config.load(engine_url, data_dir=tmp_path / "data"), clock=clock) as sf:
         for present in week:

@@ -74,7 +74,7 @@ HOT: list[tuple[Statement, Row]] = [
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[standfast.Standfast]:
-    """Forty thousand tasks, half of them closed, many waiting for another one."""
+    """40,000 tasks: half of them are closed, and many of the others wait for another task."""
     place: Path = tmp_path_factory.mktemp("plans")
     url = str(place / "standfast.db")
     if request.param == "postgres":
@@ -93,7 +93,7 @@ def pg_module_database(pg_url: str) -> Iterator[str]:
 
 
 def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[str]:
-    """How the engine would do it, a step a line."""
+    """The engine's query plan, one line per step."""
     explained = copy.copy(asked)
     explained.columns = None
     explained.sqlite = f"EXPLAIN QUERY PLAN {asked.sqlite}"
@@ -117,7 +117,7 @@ def test_it_never_reads_the_table_from_end_to_end(full: standfast.Standfast, ask
     ids=["ready", "ready_page", "live"],
 )
 def test_the_order_of_the_queue_is_the_indexs_own(full: standfast.Standfast, asked: Statement, params: Row) -> None:
-    """Nothing is sorted: the first row that fits is the answer, however long the queue is."""
+    """The engine sorts nothing: it reads the index until the first row that fits, however long the queue is."""
     steps = "\n".join(plan(full, asked, **params))
     assert "task_ready" in steps
     assert "TEMP B-TREE FOR ORDER BY" not in steps
@@ -125,7 +125,7 @@ def test_the_order_of_the_queue_is_the_indexs_own(full: standfast.Standfast, ask
 
 
 def test_a_sighting_of_a_known_problem_rewrites_no_index(full: standfast.Standfast) -> None:
-    """On PostgreSQL an update that changes no indexed column stays on its page."""
+    """PostgreSQL keeps the new version on the same page if no indexed column changes."""
     if full.engine.name != "postgres":
         pytest.skip("SQLite has no such distinction")
     full.tasks.add("seen often")

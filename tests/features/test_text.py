@@ -1,4 +1,4 @@
-"""Text for git: exports without noise, three-way imports, and what a commit of the past brings back."""
+"""Text for git: exports that differ only where records do, three-way imports, and importing an old commit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def commit(text: Path) -> None:
 
 
 def contents(text: Path) -> dict[str, str]:
-    """The files, without those that only grow."""
+    """The files of an export, without those that are only appended to."""
     found = {str(path.relative_to(text)): path.read_text() for path in sorted(text.rglob("*")) if path.is_file()}
     return {name: content for name, content in found.items() if not name.startswith(LOG)}
 
@@ -64,7 +64,7 @@ def filled(sf: Standfast) -> None:
 
 
 def test_two_exports_without_a_change_are_equal(sf: Standfast, text: Path) -> None:
-    """001-21: deterministic text. `check` names what differs."""
+    """001-21: the text is deterministic, and `check` names the files that differ."""
     filled(sf)
     made = sf.export(text=text)
     assert (made.records, made.files) == (13, len(made.changed))
@@ -79,7 +79,7 @@ def test_two_exports_without_a_change_are_equal(sf: Standfast, text: Path) -> No
 
 
 def test_a_line_has_one_record_with_sorted_keys(sf: Standfast, text: Path) -> None:
-    """000-5, 001-21: people and git read it."""
+    """000-5, 001-21: each line is one record with sorted keys, so that people and git can read it."""
     filled(sf)
     sf.export(text=text)
     for path in text.rglob("*.jsonl"):
@@ -94,7 +94,7 @@ def test_a_line_has_one_record_with_sorted_keys(sf: Standfast, text: Path) -> No
 
 
 def test_an_old_commit_brings_everything_back(sf: Standfast, text: Path) -> None:
-    """001-21: checkout of an old commit, import, export: the same files. Only the log has grown."""
+    """001-21: after checkout and import of an old commit, an export writes the same files, except for a longer log."""
     filled(sf)
     sf.export(text=text)
     commit(text)
@@ -126,7 +126,7 @@ def test_an_old_commit_brings_everything_back(sf: Standfast, text: Path) -> None
 
 
 def test_a_lost_store_is_filled_from_the_text(sf: Standfast, text: Path, elsewhere: Standfast) -> None:
-    """001-83: ids, episodes, needs and states are those of the files."""
+    """001-83: the new store has the ids, episodes, needs and states of the files."""
     filled(sf)
     sf.export(text=text)
     old = contents(text)
@@ -143,7 +143,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Standfast]:
 
 
 def test_the_newer_side_wins_and_both_is_a_conflict(sf: Standfast, text: Path) -> None:
-    """001-21: three-way: base, store and file."""
+    """001-21: the three sides are the common base, the store and the file."""
     for name in ("file", "store", "both", "none"):
         sf.state.set(name, 1)
     sf.export(text=text)
@@ -229,7 +229,7 @@ def test_check_exits_1_on_a_difference(sf: Standfast, text: Path, capsys: pytest
 def test_a_lost_log_is_restored_from_git_and_a_lost_backlog_from_its_events(
     sf: Standfast, text: Path, elsewhere: Standfast, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """001-83: an event log from `git log`, a backlog from events. A second run adds nothing."""
+    """001-83: an event log is restored from `git log`, a backlog from its events. A second run adds nothing."""
     task = sf.tasks.add("fix the parser")
     sf.state.set("mode", "safe")
     sf.export(text=text)
@@ -322,7 +322,7 @@ def test_a_directory_of_yours_is_not_written_into(sf: Standfast, tmp_path: Path)
 def test_killed_between_two_files_the_next_export_ends_it(
     sf: Standfast, text: Path, tmp_path: Path, engine_url: str
 ) -> None:
-    """001-29: a file is entirely old or entirely new, and an import of the mixture reverts nothing."""
+    """001-29: each file is either old or new, and importing a mixture of them reverts no change."""
     sf.state.set("mode", "safe")
     sf.tasks.add("one")
     sf.export(text=text)
@@ -371,7 +371,7 @@ def test_a_decision_is_reopened_as_it_was_made(sf: Standfast) -> None:
 
 
 def test_secrets_are_replaced(sf: Standfast, text: Path) -> None:
-    """No known form of a secret leaves the store as text."""
+    """Secrets of known forms are replaced in the exported text."""
     secret = "ghp_" + "a1B2" * 9
     sf.tasks.add(f"rotate {secret}", body=f"it is\n{secret}")
     sf.decisions.record("rotate", why=secret)

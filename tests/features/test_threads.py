@@ -1,4 +1,4 @@
-"""Threads by their own methods: what the adapter of LangGraph does not reach."""
+"""The methods of threads that the LangGraph adapter does not call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import standfast
 
 
 def test_the_path_of_several_channels_goes_as_far_back_as_the_oldest_of_them(sf: standfast.Standfast) -> None:
-    """A prune keeps the path: with a shorter one, a value could not be made again."""
+    """A prune must keep the whole path, because later values are computed from it."""
     parent = None
     for id, channel in (("1", "old"), ("2", "new"), ("3", "other")):
         kept = {"values": {channel: True}, "value_of": lambda name: ("json", name.encode())}

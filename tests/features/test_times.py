@@ -1,4 +1,4 @@
-"""Durations and times as callers give them: three forms and two, the same everywhere."""
+"""Durations in three forms and times in two, accepted by every method."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_text_for_the_future_that_is_over_is_refused() -> None:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC-5")  # POSIX: five hours ahead of UTC
+    monkeypatch.setenv("TZ", "UTC-5")  # in POSIX notation, UTC-5 is five hours ahead of UTC
     time.tzset()
     yield
     monkeypatch.undo()
@@ -118,7 +118,7 @@ TIMES: dict[str, Callable[[standfast.Standfast, Any], object]] = {
 @pytest.mark.parametrize("name", TIMES)
 @pytest.mark.parametrize("value", [1_700_000_000_000_000, 0, 1.5, True, timedelta(days=1)])
 def test_a_number_is_refused_as_a_time(sf: standfast.Standfast, name: str, value: Any) -> None:
-    """A number could count seconds or microseconds, so it is no time."""
+    """A number could mean seconds or microseconds, so it is refused."""
     with pytest.raises(InvalidInput, match=r"is a datetime or a text such as") as refused:
         TIMES[name](sf, value)
     assert "datetime.fromtimestamp" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Undo: the overwritten or deleted row is restored, unless another change came since."""
+"""Undo restores the overwritten or deleted row, unless another change was made since."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(sf: Standfast, table: str) -> list[dict[str, object]]:
 
 
 def test_an_edited_task_is_restored(sf: Standfast) -> None:
-    """000-42: an overwritten row is undone by its receipt, and the undo by its own."""
+    """000-42: the receipt of the edit undoes the edit, and the receipt of the undo undoes the undo."""
     task = sf.tasks.add("fix the parser", priority=2, labels=["ci"])
     edited = sf.tasks.edit(task.id, title="fix it", priority=1, labels=[])
     assert edited.receipt is not None
@@ -82,7 +82,7 @@ def test_a_problem_that_returned_keeps_its_name(sf: Standfast) -> None:
 
 
 def test_values_are_restored_from_the_journal(sf: Standfast) -> None:
-    """A value gets a new version; several changes of one key are undone one after another."""
+    """An undo writes a new version. Several changes of one key are undone one after another."""
     sf.state.set("mode", "safe")
     second, third = sf.state.set("mode", {"fast": True}), sf.state.set("mode", None)
     sf.undo(third.receipt)
@@ -142,7 +142,7 @@ def test_a_gate_is_undone_by_a_person_only(
 def test_a_gate_of_an_application_is_undone_by_a_person_only(
     sf: Standfast, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R33: the gate is a part of the change; nothing of the change is undone by an agent's command."""
+    """R33: the change includes a gate, so an agent may not undo any part of the change."""
     done = sf.apply({"tasks": [{"title": "one"}], "gates": [{"pattern": "rm -rf*"}]}, key="k", mode="commit")
     assert done.receipt is not None
     monkeypatch.setenv("STANDFAST_DB_URL", engine_url)
@@ -173,7 +173,7 @@ def test_agents_decisions_and_needs_are_restored(sf: Standfast) -> None:
 
 
 def test_items_are_restored_with_their_vectors(sf: Standfast) -> None:
-    """Also if another item got the number of the deleted one."""
+    """The items are also restored if another item got the number of the deleted one."""
     sf.items.change([Change(("a",), "k", {"n": 1}, None, {"f": [1.0, 2.0]})])
     before = rows(sf, "item")
     sf.items.change([Change(("a",), "k", None)])
@@ -201,7 +201,7 @@ def test_a_deleted_thread_is_restored_whole(sf: Standfast) -> None:
 
 
 def test_a_cleared_conversation_is_restored_and_cleared_again(sf: Standfast) -> None:
-    """A change of several parts is undone with all of them."""
+    """A change of several rows is undone as a whole."""
     talk = Conversations(sf._store)
     talk.add("s", [line(n, role="user", summary=str(n), redact=False) for n in range(3)])
     talk.take_back("s")
@@ -267,7 +267,7 @@ def test_what_names_no_change_is_refused(sf: Standfast, which: str) -> None:
 
 
 def test_images_are_stored_for_a_month_and_up_to_a_limit(sf: Standfast) -> None:
-    """Those of the last day are always kept."""
+    """Images of the last day are always kept."""
     task = sf.tasks.add("one")
     for n in range(3):
         sf.tasks.edit(task.id, body=f"{n}" * 1000)
@@ -285,7 +285,7 @@ def test_images_are_stored_for_a_month_and_up_to_a_limit(sf: Standfast) -> None:
 
 
 def test_the_keys_of_images_are_unique_in_their_tables() -> None:
-    """Columns of an image exist, and its key names one row."""
+    """The columns named for an image exist, and its key identifies one row."""
     known = {table.name: table for table in tables.tables()}
     for table, key in removed.KEYS.items():
         assert set(key) <= set(known[table].columns)

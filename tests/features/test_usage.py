@@ -49,7 +49,7 @@ def names(found: list[UsageTotal]) -> dict[str, int]:
 
 
 def test_tokens_and_cost_are_summed_by_each_of_the_five(sf: standfast.Standfast, used: Callable[..., None]) -> None:
-    """000-38: the largest first; a cost that no transcript has stays unknown."""
+    """000-38: the largest sum is first. A cost that is missing in the transcript stays unknown."""
     used("fix-1", "opus", 1000, cost=2_500_000)
     used("fix-1", "haiku", 10)
     used("fix-2", "opus", 50, at_us=NOON_US + 72 * HOUR_US)
@@ -123,7 +123,7 @@ def own_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_recorded_usage_counts_in_budgets_once_and_a_list_price_is_labelled(
     sf: standfast.Standfast, used: Callable[..., None], own_prices: None
 ) -> None:
-    """000-38, 001-26: a cost that the caller does not tell is the list price, under its own name."""
+    """000-38, 001-26: without a cost from the caller, the list price is used and labelled as such."""
     sf.budgets.set("agent:coder", tokens=10_000, usd=1)
     counts = {"input_tokens": 1000, "output_tokens": 100}
     first = sf.usage.record("fix-1", "m-1", **counts, cached_input_tokens=500, key="a")

@@ -1,4 +1,4 @@
-"""Users' own records change their form: a field is renamed, rebuilt or removed, in files and in state."""
+"""The form of users' own records changes: a field is renamed, converted or removed, in files and in state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Old:
 
 @dataclass
 class New:
-    """A year later: `email` is called `mail`, and `visits` was removed."""
+    """The later form of the record: `email` is called `mail`, and `visits` is removed."""
 
     name: str
     mail: str = field(default="", metadata={"was": "email"})
@@ -36,7 +36,7 @@ READ = [New("Ada", "ada@example.org"), New("Ben", "ben@example.org")]
 
 
 def test_a_renamed_and_a_removed_field_in_a_file(tmp_path: Path) -> None:
-    """001-60, 001-86: new code reads old records, old code reads new ones, and the file stays as it is."""
+    """001-60, 001-86: new code reads old records, and old code reads new ones. The file is not rewritten."""
     path = tmp_path / "people.json"
     files.write(path, RECORDS)
     before = path.read_bytes()
@@ -49,7 +49,7 @@ def test_a_renamed_and_a_removed_field_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_renamed_and_a_removed_field_in_state(sf: Standfast) -> None:
-    """001-60, 001-86: the same in state, where an old writer loses nothing that a new one wrote."""
+    """001-60, 001-86: the same in state. A write by old code keeps the fields that new code added."""
     for n, record in enumerate(RECORDS):
         sf.state.set(f"person:{n}", record)
         assert sf.state.get(f"person:{n}", returns=New).value == READ[n]
@@ -60,7 +60,7 @@ def test_a_renamed_and_a_removed_field_in_state(sf: Standfast) -> None:
 
 
 def test_a_schema_without_the_removed_field_takes_old_and_new_records(sf: Standfast) -> None:
-    """001-86: a schema that no longer names a field refuses neither kind of record."""
+    """001-86: a schema that no longer names the field accepts records with and without it."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     sf.state.set("person", RECORDS[0], json_schema={**schema, "required": ["name", "visits"]})
     with pytest.raises(InvalidInput, match="visits"):
@@ -70,7 +70,7 @@ def test_a_schema_without_the_removed_field_takes_old_and_new_records(sf: Standf
 
 
 def test_a_value_of_state_is_rebuilt_whole_or_not_at_all(sf: Standfast) -> None:
-    """001-60: the new form and its schema are one write. A version in the value records it."""
+    """001-60: one write stores the new form and its schema. A field of the value has the version of the form."""
     old = {"type": "object", "properties": {"people": {"type": "array"}}, "required": ["people"]}
     new = {"type": "object", "properties": {"by_name": {"type": "object"}}, "required": ["version", "by_name"]}
     sf.state.set("team", {"people": RECORDS}, json_schema=old)
@@ -112,7 +112,7 @@ REBUILD = textwrap.dedent("""
 
 
 def test_a_file_is_rebuilt_whole_or_not_at_all(tmp_path: Path) -> None:
-    """001-60: rename, remove and rebuild are one write. The version in the file records it."""
+    """001-60: one write renames, removes and converts fields. A field of the file has the version of the form."""
     path = tmp_path / "people.json"
     files.write(path, {"people": RECORDS})
     old = path.read_bytes()

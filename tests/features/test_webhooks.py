@@ -1,4 +1,4 @@
-"""Webhooks: recorded once, handled once, tried again, abandoned, taken back; every verb on both engines."""
+"""Webhooks: recorded once, handled once, retried, abandoned, released. Every verb on both engines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def place(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[Open]:
-    """Open handles on one store: `place("ann")` is ann at her command line, `place()` this process."""
+    """Open handles on one store: `place("ann")` is ann at a command line, `place()` is this process."""
     handles: list[standfast.Standfast] = []
 
     def enter(actor: str | None = None) -> standfast.Standfast:
@@ -72,7 +72,7 @@ def told(event: WebhookEvent) -> WebhookEvent:
 
 
 def test_the_second_delivery_is_counted_and_answered_with_what_became_of_the_first(sf: standfast.Standfast) -> None:
-    """000-20: dedupe key on event id, second delivery quietly no-ops."""
+    """000-20: a second delivery with a known event id does nothing and gets the outcome of the first."""
     first = sf.webhooks.receive("stripe", "evt_1", PAID, kind="invoice.paid")
     assert (first.fresh, first.state, first.deliveries, first.payload) == (True, "received", 1, PAID)
     second = sf.webhooks.receive("stripe", "evt_1", PAID)
@@ -96,7 +96,9 @@ def test_an_id_means_something_only_from_its_source_and_in_its_scope(engine_url:
 
 
 def test_another_payload_under_a_known_id_is_refused_with_the_difference(sf: standfast.Standfast) -> None:
-    """RULES 7: every key is stored with the hash of its content, because a dropped event would be lost."""
+    """RULES 7: the key is stored with the hash of the payload. Otherwise a different event would be dropped
+    silently.
+    """
     first = sf.webhooks.receive("stripe", "evt_1", PAID)
     with pytest.raises(KeyConflict, match="data differ") as caught:
         sf.webhooks.receive("stripe", "evt_1", PAID | {"data": {"amount": 1}})
@@ -112,7 +114,7 @@ def test_another_payload_under_a_known_id_is_refused_with_the_difference(sf: sta
 
 
 def test_fields_a_sender_changes_with_every_delivery_do_not_count_if_named(sf: standfast.Standfast) -> None:
-    """Stripe counts `pending_webhooks` down from delivery to delivery of one event."""
+    """Stripe lowers `pending_webhooks` with each delivery of one event."""
     sf.webhooks.receive("stripe", "evt_1", PAID)
     again = sf.webhooks.receive("stripe", "evt_1", PAID | {"pending_webhooks": 0}, ignore=("pending_webhooks",))
     assert (again.deliveries, again.payload) == (2, PAID)
@@ -254,7 +256,7 @@ def test_unclaimed_it_may_be_done_but_not_failed(ann: standfast.Standfast) -> No
 def test_a_failure_waits_twice_as_long_each_time_and_ends_as_a_dead_letter(
     ann: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """Failures retry with backoff, then dead-letter."""
+    """A failed event is retried with backoff, then becomes a dead letter."""
     ann.webhooks.receive("s", "1", {}, attempts_max=3)
     for attempt, wait_s in ((1, 30), (2, 60)):
         held = ann.webhooks.claim()
@@ -357,7 +359,7 @@ def test_an_actor_keeps_what_it_claimed_by_its_next_commands(ann: standfast.Stan
 def test_a_dead_process_loses_its_event_at_once_and_the_attempt_is_counted(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
-    """A handler that dies each time must not be handed the event permanently."""
+    """The attempt counts, so that an event which kills its handler is not retried forever."""
     sf.webhooks.receive("s", "1", {}, attempts_max=2)
     for attempt in (1, 2):
         code = "event = sf.webhooks.claim()\nsay(event.attempts)\nwait()"
@@ -385,7 +387,9 @@ def test_the_named_one_whose_last_handler_died_is_given_up_too(
 
 
 def deliver_and_handle(url: str, data: str, number: int, log: str) -> None:
-    """In a child: deliver everything in an order of its own, and handle ready events; some die of it."""
+    """In a child process: deliver all events in a random order and handle ready ones. Some processes die in the
+    handler.
+    """
     chance = random.Random(number)
 
     def handler(event: WebhookEvent) -> int:
@@ -489,7 +493,7 @@ def test_a_handler_that_lost_its_event_records_nothing(
 
 
 def test_received_with_a_function_it_is_handled_at_once_and_once(sf: standfast.Standfast) -> None:
-    """000-20: the second delivery quietly answers with the first result."""
+    """000-20: a second delivery returns the first result."""
     calls: list[str] = []
 
     @dataclass
@@ -604,7 +608,7 @@ def test_an_async_handler_without_a_loop_is_refused_before_an_attempt_is_spent(s
 
 
 def test_a_dead_letter_starts_the_notify_command_once(engine_url: str, tmp_path: Path) -> None:
-    """`notify` runs for every dead letter."""
+    """Every dead letter starts `notify` once."""
     inbox = Inbox(tmp_path / "inbox")
     (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data" / "config.toml").write_text(f"notify = {json.dumps(inbox.command)}\n")
@@ -620,7 +624,7 @@ def test_a_dead_letter_starts_the_notify_command_once(engine_url: str, tmp_path:
         }
 
 
-# -- looking and garbage -------------------------------------------------------------------------------
+# -- lists and clean-up --------------------------------------------------------------------------------
 
 
 def test_an_event_is_found_by_any_name_it_has(sf: standfast.Standfast) -> None:

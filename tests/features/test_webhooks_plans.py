@@ -135,7 +135,7 @@ HOT: list[tuple[Statement, Row]] = [
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[standfast.Standfast]:
-    """Ten thousand of each; one event in ten must be handled, one letter in a thousand is open."""
+    """10,000 rows of each kind. One event in ten is still to be handled, and one letter in a thousand is open."""
     place: Path = tmp_path_factory.mktemp("plans")
     url = str(place / "standfast.db")
     if request.param == "postgres":
@@ -153,7 +153,7 @@ def pg_module_database(pg_url: str) -> Iterator[str]:
 
 
 def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> list[str]:
-    """How the engine would do it, a step a line."""
+    """The engine's query plan, one line per step."""
     explained = copy.copy(asked)
     explained.columns = None
     explained.sqlite = f"EXPLAIN QUERY PLAN {asked.sqlite}"
@@ -184,4 +184,4 @@ def test_it_never_reads_a_table_from_end_to_end(full: standfast.Standfast, asked
 def test_what_waits_is_found_by_its_own_index_however_much_is_settled(
     full: standfast.Standfast, asked: Statement, index: str
 ) -> None:
-    assert index in "\n".join(plan(full, asked, seq=0))  # no sum of credits was kept yet
+    assert index in "\n".join(plan(full, asked, seq=0))  # no sum of credits was stored yet

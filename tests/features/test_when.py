@@ -1,4 +1,4 @@
-"""Moments as people type them."""
+"""Times as people type them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def iso(text: str) -> str:
     ],
 )
 def test_people_are_understood(typed: str, meant: str) -> None:
-    """000-17: times as people type them."""
+    """000-17: texts that people type for a time are parsed."""
     assert iso(typed) == meant
 
 
