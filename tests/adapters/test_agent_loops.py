@@ -1,4 +1,4 @@
-"""One agent in four frameworks, whose tools are effects, is killed between an effect and its record."""
+"""One agent in four frameworks, whose tools are effects. It is killed between an effect and its record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def lives(framework: str, tool: str, directory: Path, **more: str) -> list[dict[str, Any]]:
-    """Run the agent's processes, each from the beginning. The first is killed during its effect."""
+    """Run the agent's processes, each from the beginning. The first one is killed during its effect."""
     if framework.startswith("langgraph"):
         pytest.importorskip("langgraph", reason="pip install '.[dev]' brings LangGraph")
     needed = FRAMEWORKS[framework.removesuffix("_continued")]
@@ -54,9 +54,7 @@ def changed(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize("framework", sampled(FRAMEWORKS, "plain", "langgraph"))
 def test_an_agent_killed_in_the_middle_of_its_effect_resumes_and_there_is_one(framework: str, tmp_path: Path) -> None:
-    """000-1, 002-10: killed between the effect and its record and run again from the top, it changed the outside
-    system once.
-    """
+    """000-1, 002-10: the agent starts again from the beginning and does not repeat the effect."""
     first, second = lives(framework, "open_pr", tmp_path)
     assert first["code"] == -signal.SIGKILL
     assert second["code"] == 0, second["said"]
@@ -66,7 +64,7 @@ def test_an_agent_killed_in_the_middle_of_its_effect_resumes_and_there_is_one(fr
 
 @pytest.mark.parametrize("framework", sampled(["langgraph", "openai_agents", "pydantic_ai"], "langgraph"))
 def test_an_effect_without_a_probe_stops_the_run_and_is_not_repeated(framework: str, tmp_path: Path) -> None:
-    """002-10: without a probe the next process gets EffectInDoubt, in every framework."""
+    """002-10: without a probe, the next process gets EffectInDoubt in every framework."""
     first, second = lives(framework, "push", tmp_path)
     assert first["code"] == -signal.SIGKILL
     assert second["code"] == 1
@@ -77,7 +75,7 @@ def test_an_effect_without_a_probe_stops_the_run_and_is_not_repeated(framework: 
         assert [one.state for one in sessions] == ["waiting"], "a caller will come back to it"
 
 
-# -- continued, not run again from the beginning ------------------------------------------------------------------
+# -- continued at the place of the kill ---------------------------------------------------------------------------
 
 
 def langgraph_roles(sf: standfast.Standfast) -> list[str]:
@@ -102,7 +100,7 @@ CONTINUED: dict[str, tuple[Callable[[standfast.Standfast], list[str]], list[str]
 def test_a_killed_run_is_continued_and_its_prompt_is_there_once(
     framework: str, engine_url: str, tmp_path: Path
 ) -> None:
-    """002-11, 002-20: killed in its effect, continued without another prompt; a third run finds nothing to do."""
+    """002-11, 002-20: the second run continues without a new prompt. A third run has nothing left to do."""
     first, second, third = lives(framework, "open_pr", tmp_path, STANDFAST_TEST_STORE=engine_url)
     assert first["code"] == -signal.SIGKILL
     assert (second["code"], third) == (0, second), second["said"]

@@ -1,4 +1,4 @@
-"""docs/comparison.md: a LangGraph node that dies after its request sends it again, unless it calls an effect."""
+"""docs/comparison.md: a LangGraph node that dies after a request sends it again, unless the request is an effect."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ with standfast.session("deploy"):
 def test_a_killed_node_runs_again_and_an_effect_in_it_is_sent_once(
     tmp_path: Path, call: str, answer: str, arrived: int
 ) -> None:
-    """002-47: what the comparison page says of LangGraph's own saver, with and without an effect."""
+    """002-47: the claims of the comparison page about LangGraph's own saver, with and without an effect."""
 
     def run() -> subprocess.CompletedProcess[str]:
         home = {"HOME": str(tmp_path), "STANDFAST_DATA_DIR": str(tmp_path / "store")}

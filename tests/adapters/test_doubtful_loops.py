@@ -1,4 +1,4 @@
-"""Some agent frameworks pass an error to the LLM as text. The LLM tries variations, and nothing more is sent."""
+"""Some agent frameworks pass an error to the LLM as text, and the LLM tries variations. None of them is sent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(framework: str, directory: Path, store: str) -> dict[str, Any]:
 def test_an_llm_that_varies_its_arguments_after_a_doubt_sends_nothing(
     framework: str, engine_url: str, tmp_path: Path
 ) -> None:
-    """000-36, 002-10: in this run and in the next one the framework continues, and the charge is sent once."""
+    """000-36, 002-10: the framework continues in this run and in the next one, and the charge is sent once."""
     first, second = (run(framework, tmp_path, engine_url) for _ in range(2))
     assert (tmp_path / "world").read_text().splitlines() == ["1042"]
     if framework in TEXT:

@@ -1,4 +1,4 @@
-"""A session as a FastAPI dependency with `yield`: FastAPI closes the generator in a task or thread it chooses."""
+"""A session as a FastAPI dependency with `yield`. FastAPI may close the generator in another task or thread."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def app(engine_url: str, tmp_path: Path) -> Any:
 
 
 async def asked(app: Any, *paths: str) -> list[httpx.Response]:
-    """The answers to requests that are under way at the same time, in this process."""
+    """The responses to requests that this process handles concurrently."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         return list(await asyncio.gather(*map(client.get, paths)))
@@ -88,7 +88,7 @@ def states(engine_url: str, tmp_path: Path) -> dict[str, str]:
 def test_effects_of_concurrent_requests_belong_to_the_session_of_their_request(
     app: Any, engine_url: str, tmp_path: Path
 ) -> None:
-    """002-10: async dependencies; a repeated request returns the recorded results."""
+    """002-10: with async dependencies, a repeated request returns the recorded results."""
     for _ in range(2):
         one, two = asyncio.run(asked(app, "/awaited/1?branch=a", "/awaited/2?branch=b"))
         assert (one.json(), two.json()) == (["pull/a", "pull/a", "fix-1"], ["pull/b", "pull/b", "fix-2"])
@@ -99,14 +99,14 @@ def test_effects_of_concurrent_requests_belong_to_the_session_of_their_request(
 def test_a_dependency_that_runs_in_threads_opens_and_closes_its_session(
     app: Any, engine_url: str, tmp_path: Path
 ) -> None:
-    """002-10: FastAPI enters and leaves a plain generator in worker threads; each may be another one."""
+    """002-10: FastAPI enters and leaves a plain generator in worker threads, possibly in different ones."""
     one, two = asyncio.run(asked(app, "/plain/1?branch=a", "/plain/2?branch=b"))
     assert (one.json(), two.json()) == (["pull/a", "fix-1"], ["pull/b", "fix-2"])
     assert states(engine_url, tmp_path) == {"fix-1": "completed", "fix-2": "completed"}
 
 
 def test_an_error_of_the_endpoint_reaches_the_session(app: Any, engine_url: str, tmp_path: Path) -> None:
-    """002-11: the session has failed; the next request finds the effect in doubt, and its session waits."""
+    """002-11: the session fails. The next request finds the effect in doubt, and its session waits."""
     for _ in range(2):
         refused, lost = asyncio.run(asked(app, "/failing/1", "/losing/2"))
         assert (refused.status_code, lost.status_code) == (418, 500)

@@ -1,4 +1,4 @@
-"""LangGraph's checkpointer over a store of standfast: its conformance suite, and what other savers get wrong."""
+"""LangGraph's checkpointer on a standfast store: LangGraph's conformance suite, and faults of other savers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def saver(engine_url: Url) -> Any:
 
 
 def test_the_conformance_suite_of_langgraph_passes_whole(engine_url: Url) -> None:
-    """All 81 of langgraph-checkpoint-conformance 0.0.2: the counts, not the label, which ignores missing tests."""
+    """All 81 tests of langgraph-checkpoint-conformance 0.0.2 are counted, because the suite's label ignores missing
+    tests.
+    """
 
     @checkpointer_test(name="standfast")
     async def made() -> AsyncIterator[Saver]:
@@ -58,7 +60,7 @@ def test_the_conformance_suite_of_langgraph_passes_whole(engine_url: Url) -> Non
 
 
 def test_a_growing_thread_stores_what_changed_and_every_checkpoint_reads_back(saver: Saver) -> None:
-    """002-13: a small update rewrites nothing, and every earlier checkpoint is unchanged."""
+    """002-13: a small update stores only the changed values, and every earlier checkpoint is unchanged."""
     made = list(growing(saver, 60, size=300, constant=2000))
     with Saver.from_conn_string(saver.sf.settings.target.location) as cold:
         for one in (made[-1], made[0], made[31]):
@@ -78,7 +80,7 @@ THREADS = statement(
 
 
 def test_among_thousands_of_threads_each_is_found_and_all_are_listed(saver: Saver) -> None:
-    """000-7: a store of 3,100 threads."""
+    """000-7: the store has 3,100 threads."""
     sf = saver.sf
     sf._store.write(lambda tx: tx.run(THREADS, scope=sf.scope))
     made = checkpoint(1, {"v": "here"}, {"v": 1})
@@ -136,16 +138,16 @@ def test_pruning_keeps_the_newest_and_gives_back_the_values(saver: Saver) -> Non
     assert kept.checkpoint == made[-1]
     (rows,) = saver.sf.rows("SELECT COUNT(*) AS n FROM thread_write")
     assert rows["n"] == 1
-    # What was cached and is gone is not built upon.
+    # The cache may still have pruned values. New values are not stored as differences from them.
     new = checkpoint(41, {"messages": [1], "constant": "c" * 20_000}, {"messages": 41, "constant": 1})
     saver.put(kept.config, new, {"source": "loop", "step": 41}, {"messages": 41})
     assert saver.get_tuple(at("growing")).checkpoint == new  # type: ignore[union-attr]
 
 
 def test_the_space_of_a_deleted_thread_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file does not become smaller by a delete, and it does not become larger by what takes its place.
+    """A delete does not shrink the file, and later rows use the free space.
 
-    That is so once the before-images are over, which `standfast undo` reads; here they end at once.
+    Rows stay as before-images for `standfast undo`. Here these images end immediately.
     """
     for name, value in (("KEPT_US", 0), ("ALWAYS_US", 0), ("_PURGE_AT", "")):
         monkeypatch.setattr(removed, name, value)
@@ -157,11 +159,11 @@ def test_the_space_of_a_deleted_thread_is_used_again(tmp_path: Path, monkeypatch
             saver.delete_thread("growing")
         sizes.append(path.stat().st_size)
     assert sizes[0] > 400_000
-    assert sizes[-1] < 1.1 * sizes[1]  # the journal grew, and little else
+    assert sizes[-1] < 1.1 * sizes[1]  # the file grew by the journal and little else
 
 
 def test_a_thread_is_listed_while_it_is_pruned_and_written(saver: Saver) -> None:
-    """No lock is held while the caller reads one. Rows deleted meanwhile are skipped."""
+    """The caller reads a page without holding a lock. Rows deleted meanwhile are skipped."""
     made = list(growing(saver, 30, size=200))
     with Saver.from_conn_string(saver.sf.settings.target.location) as other:
         listing = other.list(at("growing"))
@@ -174,7 +176,7 @@ def test_a_thread_is_listed_while_it_is_pruned_and_written(saver: Saver) -> None
 
 
 def test_a_filter_is_compared_and_never_becomes_a_statement(saver: Saver) -> None:
-    """CVE-2025-8709 and its kin: names in a filter were put into SQL."""
+    """CVE-2025-8709 and similar faults: a saver put the names in a filter into SQL."""
     saver.put(at("t"), checkpoint(0, {}, {}), {"source": "loop", "step": 0, "user": "a'b"}, {})  # type: ignore[typeddict-unknown-key]
     for name in ("x') OR 1=1 --", "user' OR '1'='1", "$.user", "%", ""):
         assert list(saver.list(None, filter={name: "a'b"})) == []
@@ -185,7 +187,7 @@ def test_a_filter_is_compared_and_never_becomes_a_statement(saver: Saver) -> Non
 
 
 def test_of_two_runs_on_one_thread_the_second_is_refused(engine_url: Url) -> None:
-    """001-22: with the official savers one question and its answer disappear without a word."""
+    """001-22: with the official savers, one question and its answer are lost without an error."""
     reached, go_on = threading.Barrier(2, timeout=30), threading.Event()
 
     def slow(state: Said) -> dict[str, list[str]]:
@@ -225,13 +227,13 @@ def test_a_late_write_to_a_deleted_thread_is_refused(saver: Saver) -> None:
     tables = ("thread_checkpoint", "thread_value", "thread_write")
     counts = [row["n"] for table in tables for row in saver.sf.rows(f"SELECT COUNT(*) AS n FROM {table}")]
     assert counts == [0, 0, 0]
-    # A thread that starts again after its deletion has nothing of the old one.
+    # A thread that starts again after its deletion has no data of the deleted one.
     answering(lambda _: {"said": ["again"]}, saver).invoke({"said": ["hi"]}, on("t"))
     assert saver.get_tuple(on("t")).checkpoint["channel_values"]["said"] == ["hi", "again"]  # type: ignore[union-attr]
 
 
 def test_a_delete_happens_whole_or_not_at_all(saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The official saver commits the first of its two statements when the second fails."""
+    """If the second of its two statements fails, the official saver still commits the first."""
     from standfast.record.threads import rows
 
     list(growing(saver, 3))
@@ -250,7 +252,9 @@ def _failing(like: Any) -> Any:
 
 
 def test_a_cancelled_put_leaves_nothing_open(engine_url: Url) -> None:
-    """Of the official saver's, one in ten leaves its transaction open and every other process locked out."""
+    """With the official saver, one in ten cancelled puts leaves a transaction open, which locks all other processes
+    out.
+    """
 
     async def storm() -> int:
         async with Saver.from_conn_string(engine_url) as opened:
@@ -270,7 +274,7 @@ def test_a_cancelled_put_leaves_nothing_open(engine_url: Url) -> None:
 
 
 def test_eight_processes_open_a_fresh_store_at_once(engine_url: Url, tmp_path: Path) -> None:
-    """003-18: with the official saver some of them find the database locked while it is being made."""
+    """003-18: with the official saver, some processes find the database locked while another one creates it."""
     code = (
         "import os, sys\nfrom standfast.adapters.langgraph import Saver\n"
         "from standfast_prove.graphs import at, checkpoint\n"
@@ -283,7 +287,7 @@ def test_eight_processes_open_a_fresh_store_at_once(engine_url: Url, tmp_path: P
         "for n in range(8):\n"
         "    if (pid := os.fork()) == 0:\n"
         "        os.close(writing)\n"
-        "        os.read(reading, 1)\n"  # until the parent lets all of them go at once
+        "        os.read(reading, 1)\n"  # until the parent starts all of them together
         "        one(n)\n"
         "        os._exit(0)\n"
         "    pids.append(pid)\n"
@@ -300,7 +304,7 @@ def test_eight_processes_open_a_fresh_store_at_once(engine_url: Url, tmp_path: P
 
 
 def test_an_effect_before_an_interrupt_happens_once(engine_url: Url, tmp_path: Path) -> None:
-    """002-11: a resumed node runs again from its first line. Its outside calls are not repeated."""
+    """002-11: a resumed node runs again from its first line, but its outside calls are not repeated."""
     world: list[str] = []
 
     def pay(invoice: str) -> str:
@@ -330,7 +334,7 @@ class Secret:
 
 
 def test_nothing_is_made_again_that_is_not_on_the_list(engine_url: Url) -> None:
-    """CVE-2026-28277: a stored value names a class, and loading it imports and calls that class."""
+    """CVE-2026-28277: a stored value names a class. Loading the value imported and called that class."""
     with Saver.from_conn_string(engine_url) as opened:
         config = opened.put(at("t"), checkpoint(0, {"v": Secret("x")}, {"v": 1}), {"source": "input"}, {"v": 1})
         assert opened.get_tuple(config).checkpoint["channel_values"]["v"] == {"name": "x"}  # type: ignore[union-attr]
@@ -343,7 +347,7 @@ def test_nothing_is_made_again_that_is_not_on_the_list(engine_url: Url) -> None:
 
 
 class Turned:
-    """A cipher without security. The test only has to notice values that were not encrypted."""
+    """A cipher without security, which shows whether a stored value was encrypted."""
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         return "turned", b"turned" + plaintext[::-1]
@@ -355,7 +359,7 @@ class Turned:
 
 
 def test_with_a_cipher_nothing_plain_is_stored_or_accepted(engine_url: Url) -> None:
-    """The official encrypting serializer loads a plain row in place of its own, and does not encrypt metadata."""
+    """The official encrypting serializer also loads plain rows, and does not encrypt metadata."""
     serde = EncryptedSerializer(Turned(), strict())
     with Saver.from_conn_string(engine_url, serde=serde) as opened:
         made = list(growing(opened, 12, size=200, constant=1000))
@@ -363,7 +367,7 @@ def test_with_a_cipher_nothing_plain_is_stored_or_accepted(engine_url: Url) -> N
         opened.put(at("t"), checkpoint(0, {"v": "a secret"}, {"v": 1}), metadata, {"v": 1})
         assert [found.checkpoint for found in opened.list(at("growing"))] == made[::-1]
         (row,) = opened.sf.rows("SELECT COUNT(*) AS n FROM thread_value WHERE n > 0")
-        assert row["n"] > 5  # spliced first, sealed after
+        assert row["n"] > 5  # values are stored as differences, then encrypted
     with Saver.from_conn_string(engine_url) as plain:
         for table, column in (("thread_checkpoint", "metadata"), ("thread_value", "data"), ("thread_write", "data")):
             kept = b"".join(bytes(found[column]) for found in plain.sf.rows(f"SELECT {column} FROM {table}"))

@@ -21,7 +21,7 @@ from tests.interfaces.test_cli import run as cli
 
 
 def run_some(saver: Any) -> None:
-    """Run two threads of a real graph that stores a custom type, and a long thread."""
+    """Run two threads of a real graph: one stores a custom type, one is long."""
     app = answering(lambda state: {"said": [Secret(f"answer {len(state['said'])}")]}, saver)
     for thread in ("one", "two"):
         for question in ("a", "b"):
@@ -52,7 +52,7 @@ def test_threads_of_sqlitesaver_are_taken_over_whole(engine_url: str, tmp_path: 
         ours.delete_thread("two")
         assert reader.run(ours.sf.threads, str(source)).deleted > 0
         assert ours.get_tuple(on("two")) is None
-        # The graph continues where it was.
+        # The graph continues where it stopped.
         end = answering(lambda state: {"said": ["end"]}, ours).invoke({"said": ["c"]}, on("one"))
         assert end["said"][-2:] == ["c", "end"]
     assert hashlib.sha256(source.read_bytes()).hexdigest() == before

@@ -1,4 +1,4 @@
-"""LangGraph's long-term store over `sf.items`: its operations, its time to live, and what it refuses."""
+"""LangGraph's long-term store on `sf.items`: its operations, the expiry of items, and refused calls."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_reading_an_item_restarts_its_time_to_live(engine_url: str, tmp_path: ob
 
 
 def test_repeated_reads_write_the_expiry_once(engine_url: str, tmp_path: object) -> None:
-    """A recent expiry is not written again, so an item may expire up to 1 % too early."""
+    """The expiry is written again only if it moves by more than 1 %, so an item may expire 1 % too early."""
     clock = clocks.ManualClock()
     with standfast.open(engine_url, data_dir=str(tmp_path), clock=clock) as sf:
         store = Store(sf, ttl={"default_ttl": 10})
@@ -109,7 +109,7 @@ def test_repeated_reads_write_the_expiry_once(engine_url: str, tmp_path: object)
 
 
 def test_without_an_index_a_query_is_ignored(store: Store) -> None:
-    """As in the official stores, the items changed last come first, and no item has a score."""
+    """As in the official stores, the items changed last are first, and no item has a score."""
     store.put(("a",), "old", {"text": "something like this"}, index=["text"])
     store.put(("a",), "new", {"text": "otherwise"})
     assert [(item.key, item.score) for item in store.search(("a",), query="like this")] == [

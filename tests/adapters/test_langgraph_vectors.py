@@ -1,4 +1,4 @@
-"""Search by meaning in LangGraph's store: the caller's embeddings are compared in plain Python on both engines."""
+"""Search by meaning in LangGraph's store: plain Python compares the caller's embeddings on both engines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=3, max_size=3)
 
 
 def embed(texts: list[str]) -> list[list[float]]:
-    """How often each letter is in a text."""
+    """The vector of a text: the count of each letter."""
     return [[float(text.count(letter)) for letter in LETTERS] for text in texts]
 
 
@@ -42,7 +42,7 @@ def keys(found: list[Any]) -> list[str]:
 
 
 def test_the_nearest_come_first_with_their_scores(sf: standfast.Standfast) -> None:
-    """001-51: by meaning, in a namespace of its own, the ten nearest unless asked otherwise."""
+    """001-51: by meaning, in one namespace. A search without a limit returns the ten nearest."""
     store = indexed(sf, fields=["text"])
     store.put(("docs", "x"), "near", {"text": "aab", "other": "hhh"})
     store.put(("docs", "y"), "far", {"text": "abbbbb"})
@@ -62,7 +62,7 @@ def test_the_nearest_come_first_with_their_scores(sf: standfast.Standfast) -> No
 
 
 def test_each_put_may_name_the_searched_fields(sf: standfast.Standfast) -> None:
-    """Of several texts of one item the nearest counts; a list in a field is several texts."""
+    """For several texts of one item, the nearest text counts. A list in a field is several texts."""
     store = indexed(sf, fields=["nothing"])
     store.put(("a",), "one", {"title": "aaa", "parts": [{"text": "ccc"}, {"text": "ddd"}]}, index=["parts[*].text"])
     store.put(("a",), "two", {"title": "ccd"}, index=["title"])
@@ -104,7 +104,7 @@ def test_expired_items_are_not_found_and_a_hit_starts_the_time_to_live_again(eng
 
 
 def test_pages_do_not_matter(sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Namespaces, items and fields each need several pages; none is skipped or read twice."""
+    """Namespaces, items and fields need several pages each. None is skipped or read twice."""
     store = indexed(sf)
     store.batch(
         PutOp((f"n{n % 3}", "é\\"), f"k{n}", {"a": "a" * (n + 1), "b": "b"}, index=["a", "b"]) for n in range(20)
@@ -186,7 +186,7 @@ def test_an_invalid_search_is_refused_and_nothing_is_written(
         sf.items.nearest(("a",), [1, 2, 3])
     monkeypatch.setattr(items_room, "VECTORS_MAX", 0)
     with pytest.raises(standfast.InvalidInput, match=re.escape("more than 0 vectors at or below ('a',)")):
-        sf.items.nearest(("a",), [1.0] * 8, by="l2")  # Python compares by this measure
+        sf.items.nearest(("a",), [1.0] * 8, by="l2")  # this measure is computed in Python
 
 
 @given(NUMBERS, NUMBERS)
@@ -197,7 +197,7 @@ def test_nearness_is_what_the_definition_says(one: list[float], other: list[floa
     scale = max(1.0, lengths)
     assert vectors.nearness(other)(stored) == pytest.approx(product / lengths if lengths else 0.0, abs=1e-5)
     assert vectors.nearness(other, "inner_product")(stored) / scale == pytest.approx(product / scale, abs=1e-5)
-    # Of two that nearly meet the difference is lost in the 32 bits of a direction.
+    # Stored vectors have 32-bit numbers, too coarse for the distance of two nearly equal vectors.
     assert vectors.nearness(other, "l2")(stored) == pytest.approx(-math.dist(one, other), rel=1e-3, abs=1e-3 * scale)
 
 

@@ -1,4 +1,4 @@
-"""The session of OpenAI Agents: the SDK's protocol, over our conversations."""
+"""The session protocol of the OpenAI Agents SDK, implemented with conversations of standfast."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_limit_of_the_settings_holds_where_none_is_given(sf: standfast.Stand
 
 
 def test_calls_without_an_answer_are_visible_and_a_repaired_view_can_be_sent(sf: standfast.Standfast) -> None:
-    """A conversation that was interrupted during a call stays usable, and none of its items is rewritten."""
+    """A conversation interrupted during a call can be continued, and none of its items is rewritten."""
     from standfast.adapters.openai_agents import INTERRUPTED
 
     shell = {"type": "shell_call", "call_id": "c2", "action": {"commands": ["ls"]}}
@@ -107,7 +107,7 @@ def test_a_fork_and_its_parent_do_not_change_each_other(sf: standfast.Standfast)
 
 
 def test_a_cancelled_writer_leaves_once_the_outcome_is_known(sf: standfast.Standfast) -> None:
-    """The write happens completely or not at all, and no lock is left: other writers continue immediately."""
+    """The write happens completely or not at all, and no lock stays: other writers continue immediately."""
 
     async def work() -> None:
         s = session("a", sf)
@@ -141,7 +141,7 @@ def test_a_store_that_was_opened_here_is_closed_here(tmp_path: Path) -> None:
 
 
 class Program:
-    """Adds, removes and clears items. Each process continues at the end of the conversation."""
+    """A program that adds, removes and clears items. Each process continues at the end of the conversation."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.number = directory, 0
@@ -174,9 +174,9 @@ class Program:
 
 
 def test_killed_at_every_point_no_batch_is_split_and_no_removed_item_returns(tmp_path: Path) -> None:
-    """000-1: `kill -9` at each write step of adding, removing and clearing items."""
+    """000-1: `kill -9` at each write while items are added, removed and cleared."""
     program = Program(tmp_path)
-    crash._live(program.run, 0, Schedule(), 60.0)  # a child makes the store, because the parent must never open it
+    crash._live(program.run, 0, Schedule(), 60.0)  # a child process creates the store: the parent must never open it
     schedules = crash.sweep(program.run, program.run, program.check, reset=program.reset, max_schedules=20)
     assert schedules == 20, "a sample of every crash, and of every second crash"
 

@@ -1,4 +1,4 @@
-"""pydantic-ai: its conversation store and its harness's step store, over our resources."""
+"""pydantic-ai: its conversation store and the step store of its harness, both on standfast."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_run_of_the_harness_is_recorded_whole(sf: standfast.Standfast) -> None
         assert snapshot.messages == result.all_messages()
         assert await store.list_unresolved_tool_effects(run_id=run_id) == []
         kept = sf.sessions.messages(f"pydantic-ai:{run_id}")
-        changed = 1  # the last request is finished after the first snapshot
+        changed = 1  # the last request finishes after the first snapshot
         assert len(kept) <= len(result.all_messages()) + changed, "each once, however many snapshots hold it"
         assert len(await store.list_snapshots(run_id=run_id)) > 1
         assert continue_run is not None
@@ -181,7 +181,7 @@ def test_a_run_of_the_harness_is_recorded_whole(sf: standfast.Standfast) -> None
 
 
 def test_of_two_that_start_the_same_call_one_is_refused(sf: standfast.Standfast) -> None:
-    """002-10: in the harness a second `started` overwrites the first; here the call is an effect with a holder."""
+    """002-10: in the harness, a second `started` overwrites the first. Here the call is an effect with one holder."""
 
     async def work() -> None:
         store = steps(sf)
@@ -205,7 +205,9 @@ def test_of_two_that_start_the_same_call_one_is_refused(sf: standfast.Standfast)
 
 
 def test_a_call_of_a_dead_process_is_in_doubt(tmp_path: Path) -> None:
-    """000-1, 002-10: killed in the middle of a call; the next process gets the doubt, and nothing is done again."""
+    """000-1, 002-10: a process is killed during a call. The next process finds the call in doubt and does not
+    repeat it.
+    """
     path = tmp_path / "a.db"
     pid = os.fork()
     if pid == 0:

@@ -18,7 +18,7 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(blocks.ROOT)))
 def test_a_page_does_what_it_says(page: Path) -> None:
-    """001-81, 003-40: what a reader types works and prints what the page shows."""
+    """001-81, 003-40: what the reader types works, and prints what the page shows."""
     text, problems = blocks.follow(page)
     assert problems == []
     assert text == page.read_text(), f"make blocks PAGES={page.relative_to(blocks.ROOT)}"

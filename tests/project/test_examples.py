@@ -1,4 +1,4 @@
-"""Every example runs twice, and its effects happen once."""
+"""Every example runs twice, and each of its effects happens once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: pa
     ],
 )
 def test_an_example_runs_in_a_repository_and_outside_it(example: Path, tmp_path: Path) -> None:
-    """000-36: no run stops that no crash came before, and none sends again what the first has sent."""
+    """000-36: only a crash stops a run, and no run repeats an effect of an earlier run."""
     home = places.repository(tmp_path / "shop", places.ORIGIN)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -35,22 +35,22 @@ def test_an_example_runs_in_a_repository_and_outside_it(example: Path, tmp_path:
 @pytest.mark.slow
 @every_example
 def test_an_example_run_from_changing_directories_prints_the_same(example: Path, tmp_path: Path) -> None:
-    """000-36: an example sends each effect once, and no run stops without a crash before it: 100 runs in all."""
+    """000-36: an example sends each effect once, and only a crash stops a run. There are 100 runs in all."""
     home = places.repository(tmp_path / "shop", places.ORIGIN)
     outside = tmp_path / "outside"
     outside.mkdir()
     said = said_in(example, home, (home, outside, places.worktree(home), places.clone(home)))
     assert said[0]
-    # Outside, tasks and decisions are other ones.
+    # Outside the repository, tasks and decisions belong to another scope.
     assert (said[2], said[3]) == (said[0], said[0])
 
 
 def said_in(example: Path, home: Path, directories: tuple[Path, ...]) -> list[str]:
-    """What the example prints in each directory, one after the other, on one store."""
+    """The example's output in each directory. The runs follow one another and use one store."""
     environment = {**os.environ, "STANDFAST_DATA_DIR": str(home.parent / "data")}
     said = []
     for where in directories:
-        for file in home.iterdir():  # what plays the outside system is the same from everywhere
+        for file in home.iterdir():  # each directory has the files that represent the outside system
             if file.name != ".git" and where != home:
                 (where / file.name).symlink_to(file)
         done = subprocess.run(
@@ -66,7 +66,9 @@ def test_a_hundred_runs_of_examples_are_made() -> None:
 
 
 def test_without_a_key_the_governor_meets_every_failure_and_its_bill_is_right(tmp_path: Path) -> None:
-    """000-46, 000-47: the fallback is deterministic and no happy path: refused, lost, dead, too dear, overdrawn."""
+    """000-46, 000-47: the offline model is deterministic, and its calls fail in each way: refused, lost, killed,
+    overdrawn.
+    """
     example = next(path for path in EXAMPLES if path.stem == "budgets_governor_without_a_key")
     done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
@@ -75,4 +77,4 @@ def test_without_a_key_the_governor_meets_every_failure_and_its_bill_is_right(tm
     ], done.stderr
     keyed = {**os.environ, "MODEL_API_KEY": "x"}
     asked = subprocess.run([sys.executable, str(example)], env=keyed, cwd=tmp_path, capture_output=True, text=True)
-    assert "put the client of your provider here" in asked.stderr  # with a key the script is not used
+    assert "put the client of your provider here" in asked.stderr  # with a key, the offline model is not used

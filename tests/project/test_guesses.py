@@ -1,4 +1,4 @@
-"""What people and models type before they read the help works, or says the one line to copy."""
+"""Commands as people and models guess them without reading the help: each works, or prints the line to copy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAITING = [guess for guess in GUESSES if guess not in ALIVE]
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Commands are parsed in full and not run: what would have run is listed here."""
+    """The commands are parsed in full but not run. The list has the commands that would have run."""
     seen: list[str] = []
 
     def note(_: Command, ctx: click.Context) -> Any:
@@ -72,7 +72,7 @@ def test_there_are_enough_guesses_and_nine_of_ten_run() -> None:
 def test_a_guess_for_a_future_command_runs_nothing_else(
     guess: Guess, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An alias never points at a missing command: the refusal names a command that exists, or the help."""
+    """An alias never points at a missing command. The error names an existing command, or the help."""
     assert noun_of(guess) in TO_COME
     assert (app.run(shlex.split(guess["typed"])), ran) == (2, [])
     out, err = capsys.readouterr()
@@ -84,7 +84,7 @@ def test_a_guess_for_a_future_command_runs_nothing_else(
 
 @pytest.fixture(scope="module")
 def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the things that the wrong inputs nearly name."""
+    """A store with the names that the wrong inputs misspell."""
     data = tmp_path_factory.mktemp("wrong")
     with standfast.open(data / "standfast.db") as sf:
         with sf.session("fix-parser"):
@@ -98,7 +98,9 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wrong_input_prints_the_error_and_the_line_to_type(
     wrong: dict[str, Any], small_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """003-40: the fact and a next line; a hint that is a whole command works when pasted; nothing is changed."""
+    """003-40: the error has the fact and a next line. A hint that is a whole command works when pasted. Nothing is
+    changed.
+    """
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(small_store))
     monkeypatch.chdir(small_store)
     with standfast.open(small_store / "standfast.db") as sf:

@@ -1,4 +1,4 @@
-"""The first access to a resource imports its module; an exception there must not stop other threads."""
+"""The first access to a resource imports its module. An exception in the import must not block other threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from standfast_prove.faults.children import Child
 
 @pytest.mark.parametrize("resource", ["tasks", "effects"])
 def test_an_interrupted_first_access_leaves_no_import_lock_held(tmp_path: Path, resource: str) -> None:
-    """000-1, 002-11: the next thread that uses the resource gets it."""
+    """000-1, 002-11: the next thread can use the resource."""
     with Child(
         "standfast_prove.faults.imports:first_access_under_fire", directory=str(tmp_path), resource=resource, places=40
     ) as child:
@@ -25,7 +25,7 @@ def test_an_interrupted_first_access_leaves_no_import_lock_held(tmp_path: Path, 
 
 
 def test_every_resource_is_loaded_by_a_thread_of_ours() -> None:
-    """000-1: each function of the handle that imports a module has it loaded first."""
+    """000-1: each function of the handle that imports a module first loads it in standfast's own thread."""
     careless = []
     for name, member in inspect.getmembers(handle.Resources):
         function = member.fget if isinstance(member, property) else member
@@ -44,7 +44,7 @@ def test_a_module_that_cannot_be_imported_raises_in_its_caller() -> None:
 
 
 def test_a_caller_inside_an_import_is_not_locked_out(tmp_path: Path) -> None:
-    """A module that uses a resource while it is imported waits for no thread that waits for it."""
+    """A module may use a resource while it is being imported. No deadlock with the loading thread occurs."""
     (tmp_path / "agent.py").write_text(
         "import standfast\nsf = standfast.open(':memory:')\nsf.tasks.add('x')\nprint(len(sf.tasks.list()))\n"
     )
@@ -59,7 +59,7 @@ def test_a_caller_inside_an_import_is_not_locked_out(tmp_path: Path) -> None:
 
 
 def test_without_another_thread_the_caller_imports() -> None:
-    """At the end of the interpreter, or at a limit of threads, a first access works as before."""
+    """At interpreter shutdown, or if no thread can be started, the first access imports in the calling thread."""
     code = (
         "import _thread, standfast\n"
         "sf = standfast.open(':memory:')\n"

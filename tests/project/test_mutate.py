@@ -1,4 +1,4 @@
-"""Mutation testing itself: which places it changes, and that a changed place is caught by a test that executes it."""
+"""Mutation testing: which places in the code it changes, and that tests which execute a changed place catch it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_seed_repeats_its_sample_and_another_one_gives_another() -> None:
 
 @pytest.mark.slow
 def test_each_equivalent_mutant_exists_and_has_its_reason() -> None:
-    """An entry whose code changed is stale: remove it, or look at the new mutant again."""
+    """An entry whose code changed is out of date: remove the entry, or look at the new mutant."""
     known = {mutant.identity for mutant in mutants.found(ROOT)}
     listed = mutants.equivalent()
     assert [entry for entry in listed if entry not in known] == []
@@ -110,7 +110,7 @@ def test_each_equivalent_mutant_exists_and_has_its_reason() -> None:
 
 
 def test_each_gap_applies_and_names_a_test_that_exists() -> None:
-    """002-8: 31 groups of gaps were found. A place that changed needs its entry in gaps.toml changed with it."""
+    """002-8: there are 31 groups of gaps. If the code of a gap changes, its entry in gaps.toml must change, too."""
     package, listed = ROOT / mutants.PACKAGE, gaps.listed()
     page = (ROOT / "docs/internals/prove.md").read_text()
     assert {gap.group for gap in listed} == set(range(1, 32))
@@ -143,7 +143,7 @@ def test_a_gap_is_caught_by_its_test_or_survives(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_mutant_is_applied_caught_and_taken_back(tmp_path: Path) -> None:
-    """In a tree of its own with one module and one test: one change is caught, one is not."""
+    """A small tree with one module and one test: the test catches one change and misses another."""
     root = tmp_path / "tiny"
     for file, text in (("src/standfast/limits.py", LIMITS), ("tests/test_limits.py", TINY_TEST.encode())):
         (root / file).parent.mkdir(parents=True)
@@ -160,7 +160,7 @@ def test_a_mutant_is_applied_caught_and_taken_back(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_tests_of_ids_catch_a_sample_of_mutants(tmp_path: Path) -> None:
-    """Recorded, changed and caught, as `make mutate` does it for all tests."""
+    """The sample is recorded, changed and tested as `make mutate` does it for all tests."""
     tests = CallMap(ROOT, tmp_path / "map")
     tests.record(tree.make(ROOT, tmp_path / "copy"), "tests/features/test_ids.py")
     tests.load()

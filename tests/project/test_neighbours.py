@@ -1,8 +1,8 @@
-"""Neighbours: a method changes the rows of its own scope, holder, session, loop, source or stream, and no other row.
+"""Neighbours: a method changes only rows of its own scope, holder, session, loop, source or stream.
 
-Two walks of one resource (tests/walks.py) alternate, and a third one follows. Their names differ in one field
-alone: the scope, or the repository, or the stream, or the namespace. After each call the whole store is compared:
-a row that one walk made is never changed by another. All get the same answers, so none has read a row of another.
+Two walks of one resource (tests/walks.py) alternate, and a third one follows. Their names differ in one field only: the
+scope, the repository, the stream or the namespace. After each call the test compares the whole store: no walk changes a
+row that another walk made. All walks get the same answers, so none has read a row of another walk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIME = re.compile(r"\b\d{16}\b")
 
 
 class Answers:
-    """Answers in a form that two walks have in common: ids in their order, times without their value."""
+    """Answers in a form that is equal for two walks: ids are replaced by their order, and times by a constant."""
 
     def __init__(self, names: Names, field: str) -> None:
         self._own, self._common = getattr(names, field), getattr(Names(), field)
@@ -68,7 +68,7 @@ class Answers:
 def test_no_call_changes_or_reads_a_row_of_a_neighbour(
     engine_url: str, tmp_path: Path, resource: str, field: str
 ) -> None:
-    """002-8: every condition of every statement is needed by a second row that differs in it alone."""
+    """002-8: for every condition of every statement, another row differs in this condition only."""
     first = Names().with_other(field, 1) if field == "repository" else Names()
     names = [first, *(Names().with_other(field, number) for number in (2, 3))]
     handles = [opened(engine_url, tmp_path, one) for one in names]
@@ -78,7 +78,7 @@ def test_no_call_changes_or_reads_a_row_of_a_neighbour(
         owners: dict[Name, int] = {}
         rows = snapshot(handles[0])
         steps: list[Step | None] = [None, None]
-        while True:  # two in turns
+        while True:  # the first two walks alternate
             for number in (0, 1):
                 steps[number] = step = next(walks[number], None)
                 rows = _checked(rows, snapshot(handles[0]), owners, number, step)
@@ -86,7 +86,7 @@ def test_no_call_changes_or_reads_a_row_of_a_neighbour(
                     answers[number].add(step.answer)
             if steps == [None, None]:
                 break
-        for step in walks[2]:  # the third when both have ended
+        for step in walks[2]:  # the third walk starts when both have ended
             answers[2].add(step.answer)
         _checked(rows, snapshot(handles[0]), owners, 2, step)
         assert answers[1].all == answers[0].all
@@ -125,7 +125,7 @@ def test_a_return_is_counted_in_the_episode_of_its_own_repository(engine_url: st
 
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_a_call_returns_the_row_that_is_read_afterwards(engine_url: str, tmp_path: Path, resource: str) -> None:
-    """002-8: an answer is built in memory; the row behind it must say the same in every field."""
+    """002-8: an answer is built in memory. Every field must equal the stored row."""
     with opened(engine_url, tmp_path, Names()) as sf:
         compared = 0
         for step in RESOURCES[resource].walk(sf, Names()):
@@ -144,7 +144,7 @@ ELSEWHERE = {"imports", "journal", "recovery", "search_index"}
 
 
 def test_every_method_that_changes_something_is_called_by_a_walk() -> None:
-    """002-8: a new method without a walk would not be seen beside a neighbour."""
+    """002-8: a method without a walk is not tested beside a neighbour."""
     source = inspect.getsource(walks)
     missing = []
     for name, value in vars(Resources).items():
@@ -162,7 +162,7 @@ STORE_ID = statement("SELECT value FROM meta WHERE key = 'store_id'")
 def test_each_copy_of_a_template_is_a_store_of_its_own(
     neighbours: bool, pg_url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """000-34: standfast knows a store by its id, so two tests must not have the same one."""
+    """000-34: standfast identifies a store by its id, so no two tests may use one id."""
 
     def store_id(url: str) -> str:
         with standfast.open(url, data_dir=tmp_path / "data") as sf:

@@ -1,4 +1,4 @@
-"""Every command that our texts print exists, with the printed options."""
+"""Every command in the texts of this project exists and has the printed options."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command_of(words: list[str]) -> click.Command | None:
 
 
 def wrong_options(text: str) -> list[str]:
-    """The rest of the line after `standfast NOUN VERB`, up to the end of the command."""
+    """The unknown options in the rest of a line after `standfast NOUN VERB`, up to the end of the command."""
     wrong = []
     for line in LINE.findall(text):
         ours = re.split(r" -- |    | \(|\.  |\" if ", line)[0]
@@ -61,21 +61,21 @@ def test_a_printed_command_has_the_options_it_is_printed_with(path: Path) -> Non
 
 
 def built(source: str) -> Iterator[str]:
-    """The commands that `hints.command` puts together, with VALUE for each word that is no constant."""
+    """The commands that calls of `hints.command` build, with VALUE for each word that is not a constant."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "hints.command":
             words = (str(word.value) if isinstance(word, ast.Constant) else "VALUE" for word in node.args)
             yield f"standfast {' '.join(words)}"
 
 
-# A command in a text ends at one of these, or with the text.
+# A command within a text ends at one of these characters or at the end of the text.
 END = re.compile(r"[;,)\n]|\.(?:\s|$)|    | && | \|\| ")
 COMMAND = re.compile(rf"\bstandfast (?:{'|'.join(sorted(BY_NAME))})(?![\w-])")
 SOURCES = [path for path in TEXTS if path.suffix == ".py" and "src" in path.parts]
 
 
 def texts_with_values(tree: ast.AST) -> Iterator[tuple[int, list[str | None]]]:
-    """Each text that is put together from parts: its line, and its parts. None is a value."""
+    """The line and the parts of each text that is built from parts. None represents a value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield node.lineno, [part.value if isinstance(part, ast.Constant) else None for part in node.values]
@@ -88,7 +88,7 @@ def texts_with_values(tree: ast.AST) -> Iterator[tuple[int, list[str | None]]]:
 
 
 def is_open(text: str, was_open: bool) -> bool:
-    """Whether a value behind this text would be a word of a command."""
+    """Whether a value after this text would be a word of a command."""
     ends = [command.end() for command in COMMAND.finditer(text)]
     return (was_open or bool(ends)) and END.search(text, max(ends, default=0)) is None
 
@@ -98,7 +98,7 @@ TEMPLATE = re.compile(rf"{COMMAND.pattern}[^;,)\n]*\{{[a-z_]+\}}")
 
 
 def quoted_by_hand(source: str) -> list[int]:
-    """Lines where a value is put into a command without `hints.command`, which quotes it."""
+    """Lines that put a value into a command without `hints.command`, which would quote the value."""
     if "standfast " not in source:
         return []
     tree = ast.parse(source)
@@ -115,7 +115,7 @@ def quoted_by_hand(source: str) -> list[int]:
 
 
 def test_one_function_quotes_the_values_in_a_printed_command() -> None:
-    """R30: a name with a semicolon in it must not run anything when the printed line is pasted."""
+    """R30: a printed line is safe to paste, even if a name in it has a semicolon."""
     found = [f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in quoted_by_hand(path.read_text())]
     assert found == [], "build it with hints.command(word, word, …)"
 

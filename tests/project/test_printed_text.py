@@ -1,4 +1,4 @@
-"""Everything printed passes one cleaner, names follow one rule, and hints are quoted in one place."""
+"""All printed text passes one cleaner, names follow one rule, and one function quotes hints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def harmful(text: str) -> list[str]:
-    """Characters that a terminal would hide or obey, except our own colours and line ends."""
+    """Characters that a terminal would hide or execute, except standfast's own colours and line ends."""
     return SEEN.findall(OURS.sub("", text.replace("\r\n", "\n")))
 
 
@@ -68,7 +68,7 @@ def test_the_cleaner_leaves_nothing_that_a_terminal_obeys(kind: str) -> None:
 
 
 def test_stored_text_cannot_imitate_our_colours() -> None:
-    """The mark of a colour holds a random number; without it the text is printed as it is."""
+    """The mark of a colour has a random number. Text without this number is printed as it is."""
     assert render.printed(render.styled("x", "red", color=True)) == "\x1b[31mx\x1b[0m"
     for imitation in ("\x1b[31mx\x1b[0m", "\x1b<0123456789abcdef>31mx"):
         assert "\x1b" not in render.printed(imitation)
@@ -85,7 +85,7 @@ def test_json_keeps_its_value_and_moves_no_cursor() -> None:
 
 
 def test_every_printed_line_passes_the_terminal_filter() -> None:
-    """No module of the command line writes to a stream itself, except where it is said why."""
+    """Only the listed modules of the command line write to a stream themselves."""
     allowed = {
         "output.py": "the cleaner's own place",
         "hook.py": "what agents read: JSON, and the usage",
@@ -109,7 +109,7 @@ def test_every_printed_line_passes_the_terminal_filter() -> None:
     assert found - set(allowed) == set()
 
 
-# -- what people see -------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------------
 
 
 def _fill(sf: standfast.Standfast, text: str) -> None:
@@ -149,13 +149,13 @@ def test_no_command_sends_stored_bytes_to_the_terminal(home: Path, command: str)
     with handle.connect(config.load(data_dir=home / ".standfast", outside=True)) as sf:
         _fill(sf, "before " + "".join(HOSTILE.values()) + " after")
     words = [word.replace("\t", " ") for word in command.split(" ")]
-    for more in ((),) if "--md" in words else ((), ("--json",)):  # one format at a time
+    for more in ((),) if "--md" in words else ((), ("--json",)):  # one format per call
         seen = on_a_terminal(*words, *more, home=home)
         assert harmful(seen) == [], (command, more)
 
 
 def test_a_pipe_gets_the_exact_value(home: Path) -> None:
-    """Scripts read `state get`: a value with a tab, an escape or several lines arrives as it was stored."""
+    """`state get` in a script prints a value with a tab, an escape character or several lines exactly as stored."""
     value = "a\tb\n\x1b[31mred\u202e"
     run("state", "set", "k", "-", "--as", "text", home=home, input=value)
     assert run("state", "get", "k", home=home).stdout == value + "\n"
@@ -163,7 +163,7 @@ def test_a_pipe_gets_the_exact_value(home: Path) -> None:
 
 
 def test_a_replay_is_exact_in_a_pipe_and_clean_on_a_terminal(home: Path) -> None:
-    """R38: the recorded output of another run is text from outside."""
+    """R38: the recorded output of another run comes from outside."""
     words = ("once", "k", "--", "printf", r"\033]0;owned\007red\n")
     assert run(*words, home=home).stdout == "\x1b]0;owned\x07red\n"
     assert run(*words, home=home).stdout == "\x1b]0;owned\x07red\n"
@@ -173,8 +173,8 @@ def test_a_replay_is_exact_in_a_pipe_and_clean_on_a_terminal(home: Path) -> None
 
 
 def test_markdown_is_escaped(home: Path) -> None:
-    """R38: people paste `timeline --md` into web pages, so it contains no active image, link or tag of another
-    author.
+    """R38: `timeline --md` may be pasted into web pages, so no text of another author becomes an image, a link or a
+    tag.
     """
     hostile = "<img src=x onerror=alert(1)> ![a](http://x/y.png) [click](javascript:x) `code` a|b *bold* https://x.org"
     run("decide", hostile, "--why", "w", "--then", "t", home=home)
@@ -214,7 +214,7 @@ NAMED: dict[str, Callable[[standfast.Standfast, str], Any]] = {
 
 @pytest.mark.parametrize("noun", NAMED)
 def test_names_of_all_kinds_follow_one_rule(sf: standfast.Standfast, noun: str) -> None:
-    """R38: no control, direction or zero-width characters in a name; other scripts are welcome."""
+    """R38: a name has no control, direction or zero-width characters. All scripts are allowed."""
     for kind, text in HOSTILE.items():
         taken = False
         with suppress(InvalidInput):
@@ -225,7 +225,7 @@ def test_names_of_all_kinds_follow_one_rule(sf: standfast.Standfast, noun: str) 
 
 
 def test_a_title_may_hold_an_emoji_that_is_joined_by_zero_width_characters(sf: standfast.Standfast) -> None:
-    """A title is text, not a name: it is cleaned when it is printed."""
+    """The rule of names does not apply to a title, which is cleaned when it is printed."""
     assert sf.tasks.add("fix 👩\u200d💻 page").title == "fix 👩\u200d💻 page"
     with pytest.raises(InvalidInput):
         keys.checked("fix 👩\u200d💻 page", "a name")
@@ -235,7 +235,7 @@ def test_a_title_may_hold_an_emoji_that_is_joined_by_zero_width_characters(sf: s
 
 
 def test_a_hint_can_be_pasted(home: Path, tmp_path: Path) -> None:
-    """R30: a name with shell syntax in it stays one word."""
+    """R30: a name with shell syntax is quoted as one word."""
     name = "x;touch PASTED #"
     done = run("lock", name, "--for", "5m", home=home, cwd=tmp_path)
     (line,) = [line.removeprefix("next: ") for line in done.stderr.splitlines() if line.startswith("next: ")]

@@ -1,4 +1,4 @@
-"""Checks of the project itself."""
+"""Checks of the project: tests without a network, imports, packages, counts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_python(code: str, **environment: str) -> str:
 
 
 def test_the_tests_live_in_a_home_of_their_own() -> None:
-    """000-32: a run of the tests points at a throwaway place, and at nothing of ours."""
+    """000-32: the tests use a temporary home directory and never the real one."""
     assert Path.home().is_relative_to(TEST_ROOT)
     assert Path(os.environ["STANDFAST_DATA_DIR"]).is_relative_to(TEST_ROOT)
     assert Path(os.environ[REAL_HOME_VARIABLE]) != Path.home()
@@ -60,7 +60,7 @@ def test_a_connection_beyond_this_machine_is_refused_and_noticed(host: str, fami
 
 
 def test_a_seed_repeats_the_order_and_another_one_changes_it() -> None:
-    """000-34: no test depends on the order."""
+    """000-34: no test depends on the order of the tests."""
     tests = [f"{module}{test}" for module in "abc" for test in range(9)]
     first, again, other = (shuffled(tests, seed, groups=lambda name: name[:1]) for seed in (1, 1, 2))
     assert first == again != other
@@ -69,7 +69,7 @@ def test_a_seed_repeats_the_order_and_another_one_changes_it() -> None:
 
 
 def test_children_hear_a_hangup() -> None:
-    """Under nohup SIGHUP is ignored; a child must not inherit that."""
+    """Under nohup, SIGHUP is ignored. Child processes of the tests must not inherit this."""
     command = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGHUP)"]
     assert subprocess.run(command).returncode == -signal.SIGHUP
 
@@ -102,13 +102,15 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_import_takes_less_than_60_ms_of_cpu() -> None:
-    """DESIGN.md §3 (11): CPU time of the import and of the first name used; the smallest of five runs counts."""
+    """DESIGN.md §3 (11): the CPU time of the import and of the first name used. The smallest of five runs counts."""
     code = "import time\nt = time.process_time()\nimport standfast\nstandfast.open\nprint(time.process_time() - t)"
     assert min(float(run_python(code)) for _ in range(5)) < 0.060
 
 
 def test_only_the_cellar_knows_the_drivers() -> None:
-    """003-17: one client and one migrator, by construction. The evaluation looks at files and servers from outside."""
+    """003-17: one package talks to the database and migrates it. The evaluation inspects files and servers from
+    outside.
+    """
     drivers = {"apsw", "psycopg", "psycopg_pool", "sqlite3"}
     guilty = [
         f"{path.relative_to(ROOT)}: {name}"
@@ -120,9 +122,10 @@ def test_only_the_cellar_knows_the_drivers() -> None:
 
 
 def test_the_evaluation_needs_no_test_module() -> None:
-    """It runs from an installed wheel, where there are no tests and no pytest; nor is one named for a child to run.
+    """An installed wheel has no tests and no pytest, so neither is imported or named as the code of a child
+    process.
 
-    Except `mutate`, which measures the tests and so needs the repository.
+    The exception is `mutate`, which measures the tests and so needs the repository.
     """
     guilty = [
         f"{path.relative_to(ROOT)}: {name}"
@@ -144,7 +147,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path) -> None:
-    """003-14: the schema and its migrations travel inside the package."""
+    """003-14: the package includes the schema and its migrations."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr

@@ -1,4 +1,4 @@
-"""The evaluation is a distribution of its own: `prove` and `bench` with it, and without it."""
+"""The evaluation is a distribution of its own: the commands `prove` and `bench` with it and without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def built(source: Path, place: Path) -> Path:
-    """The wheel of the distribution in `source`."""
+    """The wheel built from the distribution in `source`."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -26,7 +26,7 @@ def built(source: Path, place: Path) -> Path:
 
 @pytest.mark.slow
 def test_prove_runs_from_an_installed_wheel(tmp_path: Path) -> None:
-    """002-33: nothing but the two packages and their dependencies; the C sources travel inside."""
+    """002-33: only the two packages and their dependencies are installed. The wheel includes the C sources."""
     site, place = tmp_path / "site", tmp_path / "place"
     place.mkdir()
     for source in (ROOT, ROOT / "prove"):
@@ -59,7 +59,7 @@ sys.exit(main())
 
 @pytest.mark.parametrize("words", [["prove", "--minutes", "1"], ["bench"], ["prove", "--help"], ["help", "bench"]])
 def test_without_the_distribution_the_commands_print_how_to_install_it(words: list[str]) -> None:
-    """DESIGN §2: exit 78, and the message has the pip command."""
+    """DESIGN §2: exit code 78, and the message has the pip command."""
     done = subprocess.run([sys.executable, "-c", WITHOUT, *words], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (78, "")
     assert "standfast-prove is not installed" in done.stderr
@@ -67,7 +67,7 @@ def test_without_the_distribution_the_commands_print_how_to_install_it(words: li
 
 
 def test_without_the_distribution_a_program_reads_the_refusal_as_json() -> None:
-    """DESIGN §2: the options of a command that is not installed cannot be parsed; `--json` counts all the same."""
+    """DESIGN §2: options of a missing command cannot be parsed, but `--json` still makes the error JSON."""
     done = subprocess.run([sys.executable, "-c", WITHOUT, "bench", "--json"], capture_output=True, text=True)
     error = json.loads(done.stderr)["error"]
     assert (done.returncode, error["code"]) == (78, "not_installed")
@@ -75,7 +75,7 @@ def test_without_the_distribution_a_program_reads_the_refusal_as_json() -> None:
 
 
 def test_without_the_distribution_help_and_completion_work() -> None:
-    """DESIGN §2: only a call of `prove` or `bench` needs standfast-prove."""
+    """DESIGN §2: only the commands `prove` and `bench` need standfast-prove."""
     listed = subprocess.run([sys.executable, "-c", WITHOUT, "help", "all"], capture_output=True, text=True)
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "\n  prove " in listed.stdout
@@ -85,14 +85,14 @@ def test_without_the_distribution_help_and_completion_work() -> None:
 
 
 def test_both_distributions_have_one_version() -> None:
-    """DESIGN §2: the evaluation tests the version of standfast that it was written for."""
+    """DESIGN §2: each version of the evaluation tests the standfast of the same version."""
     product, prove = (tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"] for path in (".", "prove"))
     assert prove["version"] == product["version"]
     assert f"standfast[postgres]=={product['version']}" in prove["dependencies"]
 
 
 def test_all_is_every_runtime_extra() -> None:
-    """DESIGN §2: one name installs everything the product can use, and no tool of its developers."""
+    """DESIGN §2: the extra `all` installs every dependency that the product can use, and no development tool."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (everything,) = extras["all"]
     assert everything == f"standfast[{','.join(sorted(extras.keys() - {'all', 'dev'}))}]"

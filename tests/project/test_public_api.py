@@ -1,4 +1,4 @@
-"""Every public method: its results are frozen dataclasses, its durations and times have the public forms."""
+"""The public API: results are frozen dataclasses, and durations and times are given in the public forms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POSITIONS = {"Sessions.fork(at)", "Removed.list(before)"}
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """The public methods, the functions of the package, and the ready effects."""
+    """The public methods, the functions of the package, and the effects that it defines."""
     named = {name: getattr(standfast, name) for name in standfast.__all__}
     found = {name: one for name, one in named.items() if inspect.isfunction(one)}
     for module in (git, github, http):
@@ -44,14 +44,14 @@ def public(name: str, one: object) -> bool:
 
 
 def classes(module: str, annotation: str) -> Iterator[type]:
-    """The classes that an annotation names, also those inside an alias: `TaskList`."""
+    """The classes in an annotation, also those inside an alias such as `TaskList`."""
     for node in ast.walk(ast.parse(annotation, mode="eval")):
         found = named(module, node)
         yield from (found,) if isinstance(found, type) else within(found)
 
 
 def named(module: str, node: ast.AST) -> Any:
-    """What `Task` or `check.Check` is in a module; None for other parts of an annotation."""
+    """The object that a name such as `Task` or `check.Check` has in a module. None for other parts of an annotation."""
     if isinstance(node, ast.Attribute):
         return getattr(named(module, node.value), node.attr, None)
     if not isinstance(node, ast.Name) or hasattr(builtins, node.id) or node.id in _modules(module):
@@ -66,7 +66,7 @@ def within(alias: Any) -> Iterator[type]:
 
 
 def reached(kind: type, seen: dict[type, None]) -> None:
-    """`kind` and the classes of its fields and properties."""
+    """Add `kind` and the classes of its fields and properties to `seen`."""
     if kind in seen or not kind.__module__.startswith("standfast."):
         return
     seen[kind] = None
@@ -91,7 +91,7 @@ def results() -> list[type]:
 
 
 def test_every_public_result_is_a_frozen_dataclass() -> None:
-    """A result does not unpack or compare as a tuple, and no caller can change it."""
+    """A caller cannot unpack a result, compare it as a tuple, or change it."""
     found = results()
     assert len(found) > 100
     blocks = [one for one in found if hasattr(one, "__enter__")]
@@ -105,14 +105,14 @@ def test_every_public_result_is_a_frozen_dataclass() -> None:
 
 
 def test_no_public_signature_shows_an_object_of_ours() -> None:
-    """What `help()` and editors show can be read: no default is a bare object."""
+    """`help()` and editors show readable signatures: no default value is a bare object."""
     shown = {name: str(inspect.signature(one)) for name, one in functions().items()}
     assert {name: text for name, text in shown.items() if "<object object" in text and name != "SessionState.pop"} == {}
     assert "by: 'str | Iterable[str] | All' = <not given>" in shown["effect"]
 
 
 def test_every_public_duration_and_time_takes_the_public_forms() -> None:
-    """A duration is "2h", a timedelta or seconds, a time is a datetime or a text."""
+    """A duration is "2h", a timedelta or seconds. A time is a datetime or a text."""
     given = [(name, p) for name, one in functions().items() for p in inspect.signature(one).parameters.values()]
     timed = {p.name for _, p in given if re.search("Duration|Time", str(p.annotation))}
     assert {"at", "before", "due", "for_", "since", "timeout", "until", "wait", "window"} <= timed

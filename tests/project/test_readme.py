@@ -1,4 +1,4 @@
-"""The README's example is pasted and run, as a reader would."""
+"""The README's example is copied and run, as a reader would do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def example() -> str:
-    """The first block of Python."""
+    """The first Python block."""
     match = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert match
     return match.group(1)
@@ -26,9 +26,9 @@ def example() -> str:
 def test_the_example_dies_once_and_then_finishes_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: bool
 ) -> None:
-    """003-1: run, die, run again: it resumes. 002-20: no duplicate, however often it is run.
+    """003-1: the first run dies, and the second one resumes. 002-20: more runs send nothing twice.
 
-    000-4: without any network, not even this machine's own, it is the same.
+    000-4: the result is the same without any network, even without the loopback interface.
     """
     command = [] if network else ["unshare", "--map-root-user", "--net"]
     if command and subprocess.run([*command, "true"], capture_output=True).returncode != 0:
@@ -52,7 +52,7 @@ def test_the_example_dies_once_and_then_finishes_with_one_line(
 
 
 def test_safe_without_care_has_the_numbers_of_the_comparison() -> None:
-    """002-20: duplicates and questions without any lookup, and no duplicate with lookups."""
+    """002-20: duplicates and questions without a lookup, and no duplicate with lookups."""
     page = (README.parent / "docs/comparison.md").read_text()
     row = r"^\| (standfast|dbos|json)\b[^|]*\| (yes|no) \| \d+ \| (\d+) \| \d+ \| (\d+) \|"
     measured = {(system, care): counts for system, care, *counts in re.findall(row, page, re.MULTILINE)}

@@ -1,4 +1,4 @@
-"""The security page claims nothing without a test, and leaves out nothing that is refused to agents."""
+"""The security page: each of its promises has a test, and it lists everything that agents are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "operating" / "security.md"
 
 
 def test_each_promise_names_a_test_that_exists() -> None:
-    """No page claims more than a test shows."""
+    """The page promises only what a test shows."""
     promised = PAGE.read_text().partition("## What is promised")[2].partition("\n## ")[0]
     promises = re.split(r"^- (?=\*\*)", promised, flags=re.MULTILINE)[1:]
     assert len(promises) >= 14
@@ -23,7 +23,7 @@ def test_each_promise_names_a_test_that_exists() -> None:
 
 
 def test_the_page_lists_what_is_refused_to_agents() -> None:
-    """R29: the table is the one list in the code."""
+    """R29: the table of the page is equal to the list in the code."""
     rows = re.findall(r"^  \| ([a-z][^|]+) \| `", PAGE.read_text(), flags=re.MULTILINE)
     assert set(rows) == people.REFUSED
 

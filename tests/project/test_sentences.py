@@ -1,4 +1,4 @@
-"""The pages are plain English: short sentences, one idea each, one word per concept."""
+"""The docs are plain English: short sentences, one idea each, one word per concept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS = "docs/internals/decisions"
 
 @pytest.mark.parametrize("page", sentences.pages(), ids=lambda page: str(page.relative_to(blocks.ROOT)))
 def test_a_page_does_not_miss_the_targets_by_far(page: Path) -> None:
-    """The targets of each page. `python -m tests.sentences` prints all figures."""
+    """The limits for each page. `python -m tests.sentences` prints all figures."""
     one = sentences.measured(page)
     assert one.median <= 13, one
     assert one.ninth <= 23, one
@@ -29,7 +29,7 @@ def test_a_page_does_not_miss_the_targets_by_far(page: Path) -> None:
 
 
 def test_the_pages_address_the_reader_and_show_code() -> None:
-    """Per 1,000 words, as in the documentation of httpx, sqlite-utils, Oban and Litestream."""
+    """The limits per 1,000 words come from the documentation of httpx, sqlite-utils, Oban and Litestream."""
     pages = [sentences.measured(page) for page in sentences.pages() if RECORDS not in str(page)]
     words = sum(page.words for page in pages)
     assert 11 <= sum(page.you * page.words for page in pages) / words <= 23

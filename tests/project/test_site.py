@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, and a browser that opens it asks no other machine for anything."""
+"""The documentation site builds without a warning, and its pages load nothing from other machines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def external(urls: list[str]) -> list[str]:
 
 
 def test_no_page_loads_anything_from_another_machine(site: Path) -> None:
-    """000-4: a reader needs no network. A link that a reader may click is not a load."""
+    """000-4: a reader needs no network. Links that a reader may click do not count."""
     pages = list(site.rglob("*.html"))
     assert len(pages) > 50
     assert {page.name: urls for page in pages if (urls := external(LOADED.findall(page.read_text())))} == {}
@@ -59,7 +59,7 @@ def test_search_knows_every_page(site: Path) -> None:
 
 
 def test_search_lists_the_page_that_explains_a_word_before_its_reference(site: Path) -> None:
-    """`in doubt` finds concepts/effects first, and then the commands."""
+    """A search for `in doubt` lists concepts/effects first, then the commands."""
     index = json.loads((site / "search" / "search_index.json").read_text())
     boosts = {entry["location"]: entry.get("boost", 1) for entry in index["docs"]}
     assert boosts["concepts/effects.html#settle-a-doubt"] > boosts["start/operator.html"] > boosts["guides/mcp.html"]

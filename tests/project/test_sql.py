@@ -1,4 +1,4 @@
-"""The statements: one text for both engines, each variant with its reason, none missing, none idle."""
+"""The SQL statements: one text for both engines, a reason for each variant, none missing and none unused."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_every_variant_has_its_reason(file: Path) -> None:
     variants: dict[str, bool] = {}
     for number, line in enumerate(lines):
         head = HEAD.match(line)
-        if head and head.group(2):  # the two of a pair may share one reason
+        if head and head.group(2):  # the two variants of a pair may share one reason
             explained = number > 0 and lines[number - 1].startswith("--")
             variants[head.group(1)] = variants.get(head.group(1), False) or explained
     assert [name for name, explained in variants.items() if not explained] == []
@@ -97,7 +97,7 @@ def test_every_variant_has_its_reason(file: Path) -> None:
 def test_every_statement_is_used_and_every_used_one_is_there(file: Path) -> None:
     named = {match.group(1) for match in HEAD.finditer(file.read_text())}
     used = set()
-    # A feature that outgrew one file is a folder: its files share the SQL of any of them.
+    # A feature with several modules has a folder. Each module may use the SQL of every file in the folder.
     for module in file.parent.glob("*.py"):
         text = module.read_text()
         used |= set(re.findall(rf"\b{file.stem}\.SQL\.(\w+)", text))
@@ -110,12 +110,12 @@ def test_every_statement_is_used_and_every_used_one_is_there(file: Path) -> None
 
 
 def test_no_query_reads_into_json() -> None:
-    """002-22: JSON at the edges only: queries filter on columns. A list of parameters may come as JSON."""
+    """002-22: queries filter on columns, not inside JSON. Only a list of parameters may be passed as JSON."""
     looks = re.compile(r"json_?b?\w*\s*\(\s*([^)\s]+)|(->>?)", re.IGNORECASE)
     found = {
         (file.stem, match.group(0))
         for file in FILES
-        if file.stem != "m0001_guards"  # a trigger reads the number of attempts from the question that was hashed
+        if file.stem != "m0001_guards"  # this trigger reads the number of attempts from the stored question
         for match in looks.finditer(re.sub(r"--.*", "", file.read_text()))
         if not (match.group(1) or "").startswith((":", "CAST(:"))
     }
@@ -123,8 +123,8 @@ def test_no_query_reads_into_json() -> None:
 
 
 def test_no_text_is_put_together_on_its_way_to_the_database() -> None:
-    """Identifiers come from constants and values are bound: no f-string, % or + reaches execute."""
-    # DDL over the names in the schema itself, and a constant of the same file.
+    """Identifiers are constants and values are bound: `execute` gets no text built with an f-string, % or +."""
+    # These modules run DDL with names from the schema itself, and a constant of the same file.
     allowed = {"db/sqlite/migrate.py", "db/postgres/migrate.py"}
     guilty = []
     for file in SOURCE.rglob("*.py"):

@@ -1,4 +1,4 @@
-"""A reader searches the page for the message on the terminal, so each quoted message is one of the product."""
+"""Readers search the page for the message on their terminal, so the product must print each quoted message."""
 
 from __future__ import annotations
 

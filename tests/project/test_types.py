@@ -1,4 +1,4 @@
-"""What mypy knows about called effects and steps: the result of every form, and one short error for a wrong use."""
+"""The types that mypy infers for effects and steps: the result of every form, and one short error for a wrong use."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def wrong_in_one_line(s: standfast.Session) -> None:
 
 
 def test_mypy_knows_every_form_and_names_a_wrong_use_in_one_line(tmp_path: Path) -> None:
-    """002-20: types of declared functions reach their callers."""
+    """002-20: callers of declared functions get the declared types."""
     (tmp_path / "uses.py").write_text(USES)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-codes", "uses.py"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout

@@ -39,7 +39,7 @@ def charge(order: str) -> str:
 
 @charge.compensate
 def refund(receipt: str) -> None:
-    """Not reached: nothing is known to be charged."""
+    """Never reached, so no charge happens."""
 
 
 async def think() -> int:
@@ -51,7 +51,7 @@ def pages() -> Iterator[int]:
 
 
 class Place(NamedTuple):
-    """What a wrong use has at hand: all of it untyped, as in a program that no type checker reads."""
+    """The arguments of a wrong use. They are untyped, as in a program that no type checker reads."""
 
     sf: Any
     s: Any
@@ -185,7 +185,7 @@ def one_name_for_two_functions(at: Place) -> None:
     source = "@standfast.effect('wrong.deploy', by=())\ndef {}() -> None: ..."
     space = {"standfast": standfast, "__name__": "agent"}
     for name in ("deploy_web", "deploy_api"):
-        exec(source.format(name), space)  # two functions of one module
+        exec(source.format(name), space)  # two functions in one module
 
 
 Wrong = Callable[[Place], Any]
@@ -438,7 +438,7 @@ ERRORS: dict[str, tuple[Wrong, Expected]] = {
 def test_a_wrong_use_names_the_cause_and_the_next_line(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path, name: str
 ) -> None:
-    """002-20: a program that is wrong says why and what to write instead."""
+    """002-20: the error names the mistake and the code to write instead."""
     use, (kind, cause, next_line) = ERRORS[name]
 
     def use_it() -> None:
@@ -448,7 +448,7 @@ def test_a_wrong_use_names_the_cause_and_the_next_line(
             asyncio.run(made)
 
     def run() -> None:
-        contextvars.copy_context().run(use_it)  # the session is the current one there alone
+        contextvars.copy_context().run(use_it)  # the session is the current one only in this context
 
     if issubclass(kind, Warning):
         with pytest.warns(kind) as warned:
@@ -464,7 +464,7 @@ def test_a_wrong_use_names_the_cause_and_the_next_line(
 
 
 def test_a_do_that_cannot_be_called_leaves_nothing_in_doubt(sf: standfast.Standfast) -> None:
-    """002-20: it is refused before anything is recorded."""
+    """002-20: the function is refused before anything is recorded."""
     call: Any = lambda: 1  # noqa: E731
     with sf.session("a") as s:
         with pytest.raises(standfast.InvalidInput):
@@ -474,7 +474,7 @@ def test_a_do_that_cannot_be_called_leaves_nothing_in_doubt(sf: standfast.Standf
 
 
 def test_a_call_outside_a_session_names_the_three_ways_out() -> None:
-    """002-20: nothing is sent without a record."""
+    """002-20: a call outside a session could not be recorded, so it is not sent."""
     with pytest.raises(standfast.NoSession) as raised:
         contextvars.Context().run(send, "ann")
     assert "wrong.send was called outside a session: nothing was sent" in str(raised.value)
@@ -482,7 +482,7 @@ def test_a_call_outside_a_session_names_the_three_ways_out() -> None:
 
 
 def test_postgresql_without_its_driver_names_the_package_to_install(tmp_path: Path) -> None:
-    """002-20: the driver is an extra."""
+    """002-20: the driver is installed with an extra."""
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "import standfast\n"

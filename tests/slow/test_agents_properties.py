@@ -1,4 +1,4 @@
-"""Agents against a model of a few lines: `standfast_prove.models.agents`."""
+"""Agents compared with a small model: `standfast_prove.models.agents`."""
 
 from __future__ import annotations
 

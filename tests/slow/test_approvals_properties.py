@@ -1,4 +1,4 @@
-"""Approvals against a model of ten lines: `standfast_prove.models.approvals`."""
+"""Approvals compared with a small model: `standfast_prove.models.approvals`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations against a list: `standfast_prove.models.conversations`."""
+"""Conversations compared with a list: `standfast_prove.models.conversations`."""
 
 from __future__ import annotations
 

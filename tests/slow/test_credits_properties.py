@@ -1,4 +1,4 @@
-"""Credits against a dictionary: `standfast_prove.models.credits`."""
+"""Credits compared with a dictionary: `standfast_prove.models.credits`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from standfast_prove.models.playing import play
 
 
 def test_credits_do_what_a_dictionary_does(engine_url: str, tmp_path: Path) -> None:
-    """000-22: the same ledger for repeated calls in any order."""
+    """000-22: repeated calls in any order leave the same ledger."""
     play("credits", engine_url, tmp_path / "data", examples=6 if engine_url.startswith("postgres") else 20)

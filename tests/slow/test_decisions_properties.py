@@ -1,4 +1,4 @@
-"""Decisions against a model of ten lines: `standfast_prove.models.decisions`."""
+"""Decisions compared with a small model: `standfast_prove.models.decisions`."""
 
 from __future__ import annotations
 

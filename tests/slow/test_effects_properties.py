@@ -1,4 +1,4 @@
-"""Any sequence of calls, crashes and settlements, against a model of a few lines: `standfast_prove.models.effects`."""
+"""Any sequence of calls, crashes and settlements, compared with a small model: `standfast_prove.models.effects`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events against a model of a few lines: `standfast_prove.models.events`; and differences between states."""
+"""Events compared with a small model (`standfast_prove.models.events`), and the differences between two states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many processes append events; some are killed. Consumers are killed too, and two have the same name."""
+"""Many processes append events, and some are killed. Consumers are killed, too, and two of them have one name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_nothing_is_lost_or_interleaved_and_every_consumer_sees_every_event_once
 def test_a_transaction_that_commits_late_is_neither_skipped_nor_waited_for_by_other_streams(
     pg_database: str, tmp_path: Path
 ) -> None:
-    """On PostgreSQL a lower number may become visible after a higher one."""
+    """On PostgreSQL, a lower number may become visible after a higher one."""
 
     def append(stream: str) -> int:
         return other.submit(lambda: sf.events.append(stream, "x").version).result()
@@ -49,9 +49,9 @@ def test_a_transaction_that_commits_late_is_neither_skipped_nor_waited_for_by_ot
         assert seen("all") == [("early", 1)]
         with sf.transaction() as tx:
             assert tx.events.append("slow", "x").version == 1
-            assert append("fast") == 1  # this event has a later number and an earlier commit
+            assert append("fast") == 1  # this event has a higher number, but commits first
             assert seen("of one stream", "fast") == [("fast", 1)]
-            assert seen("all") == []  # not before the earlier transaction has ended
+            assert seen("all") == []  # none before the earlier transaction has ended
         assert seen("all") == [("slow", 1), ("fast", 1)]
         with suppress(RuntimeError), sf.transaction() as tx:
             tx.events.append("slow", "x")
@@ -61,7 +61,7 @@ def test_a_transaction_that_commits_late_is_neither_skipped_nor_waited_for_by_ot
 
 
 def race(url: str, data: str, number: int, times: int, acked: str) -> None:
-    """In a child process: read the version and append at this version; after a conflict, read again."""
+    """In a child process: read the version and append at this version. After a conflict, read again."""
     note = os.open(acked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with standfast.open(url, data_dir=data) as sf:
         for n in range(times):

@@ -1,4 +1,4 @@
-"""An agent's records in any order, some twice or late: `standfast_prove.models.hooks`."""
+"""The records of an agent arrive in any order, some of them twice or late: `standfast_prove.models.hooks`."""
 
 from __future__ import annotations
 

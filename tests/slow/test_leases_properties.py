@@ -1,4 +1,4 @@
-"""Leases against a model of ten lines: `standfast_prove.models.leases`."""
+"""Leases compared with a small model: `standfast_prove.models.leases`."""
 
 from __future__ import annotations
 

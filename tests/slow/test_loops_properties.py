@@ -1,4 +1,4 @@
-"""Loops against the model of the soak: `standfast_prove.models.loops`."""
+"""Loops compared with the model of the soak test: `standfast_prove.models.loops`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A year of loops on a virtual clock: processes are killed, restarted and moved, and clocks jump and change."""
+"""A year of loops on a virtual clock. Processes are killed, restarted and moved, and clocks jump."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from standfast_prove.loops_soak import soak
 def test_every_slot_of_every_loop_has_exactly_the_row_the_model_predicts(
     tmp_path: Path, days: int, slots: int, times: int
 ) -> None:
-    """000-37, 000-50: despite kills, restarts, moves and overdue runs no slot is missed silently or doubled."""
+    """000-37, 000-50: despite kills, restarts, moves and late runs, no slot is doubled or silently missed."""
     played = soak(tmp_path, seed=1, days=days)
     assert played["slots"] > slots
     for what in ("kills", "clock jumps", "reboots", "stops", "runs taken from the dead", "people pause"):

@@ -1,4 +1,4 @@
-"""Mail against a model of a few lines: `standfast_prove.models.mail`."""
+"""Mail compared with a small model: `standfast_prove.models.mail`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mail between many processes that are killed at any time: no mail is lost, and none is done twice."""
+"""Many processes exchange mail and are killed at any time: no mail is lost, and none is done twice."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from standfast_prove.mail_histories import campaign
 def test_eight_processes_with_kills_lose_nothing_and_end_nothing_twice(
     engine_url: str, tmp_path: Path, seed: int
 ) -> None:
-    """000-40: received at least once, done at most once per fence, or a dead letter with a reason."""
+    """000-40: a mail is received at least once, and done at most once per fencing token or a dead letter with a
+    reason.
+    """
     assert campaign(engine_url, tmp_path, seed=seed, senders=3, receivers=5, count=40, kills=8) == []
 
 
 def test_the_check_would_notice(sf: standfast.Standfast) -> None:
-    """The check finds each forbidden event in a history with this event."""
+    """The check finds each forbidden event that is added to a history."""
     box = mail_histories.BOX
     done, dead = sf.mail.send(box, 1), sf.mail.send(box, 2)
     sf.mail.done(done.id)

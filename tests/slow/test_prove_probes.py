@@ -1,4 +1,4 @@
-"""The campaign `probes`, a few tries of each scene. Scenes whose server is not installed are skipped by name."""
+"""The campaign `probes` with a few tries of each scene. A scene whose server is not installed is skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GATE = ("git-push-file", "keyed-post")
 
 @pytest.mark.parametrize("scene", sampled(SCENES, *GATE))
 def test_a_killed_action_is_settled_and_happens_once(scene: str, tmp_path: Path) -> None:
-    """001-34, 002-15, 002-20: killed at random, with a remote that answers late; counted at the remote."""
+    """001-34, 002-15, 002-20: the process is killed at random. The remote answers late and counts the actions."""
     outcome = probes.run(tmp_path / "place", seed=7, scenes=(scene,), tries=3)
     missing = [what for what in outcome.seen if what.startswith("scenes not run")]
     if missing and scene not in SAMPLE:

@@ -1,4 +1,4 @@
-"""Sessions against a model of ten lines: `standfast_prove.models.sessions`."""
+"""Sessions compared with a small model: `standfast_prove.models.sessions`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Short samples of the campaigns in `standfast_prove`: boots, kills, power loss, each with its control.
+"""Short samples of the SQLite campaigns in `standfast_prove`: opens, kills and power loss, each with a control.
 
-`make prove` runs the same code for minutes. A control is the same campaign with the protection
-taken away in the child processes: it must go wrong, or the campaign could not see anything.
+`make prove` runs the same campaigns for minutes. A control is the same campaign without the protection in the child
+processes. It must find losses: otherwise the campaign could not detect any.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tests.skipping import or_skip
 @pytest.mark.parametrize(("old", "rounds"), [(False, 20), (True, 9)], ids=["fresh", "old"])
 @pytest.mark.slow
 def test_eight_processes_open_one_store_at_once_again_and_again(tmp_path: Path, old: bool, rounds: int) -> None:
-    """003-18: all 160 succeed, and each migration is applied once."""
+    """003-18: all 160 openings succeed, and each migration is applied once."""
     outcome = boot.run(tmp_path, rounds=rounds, old=old)
     assert outcome.bad == []
     assert outcome.seen["openings"] == 8 * rounds
 
 
 def test_torture_loses_no_acknowledged_row_and_keeps_no_failed_one(tmp_path: Path) -> None:
-    """000-1, 003-33: 4 processes of 6 threads, killed all the time, with every lock cancelled under them."""
+    """000-1, 003-33: 4 processes with 6 threads each are killed again and again, and all their locks are cancelled."""
     outcome = torture.run(tmp_path, seconds=6)
     assert outcome.bad == []
     assert outcome.seen["kills"] >= 5
@@ -34,7 +34,7 @@ def test_torture_loses_no_acknowledged_row_and_keeps_no_failed_one(tmp_path: Pat
 
 @pytest.mark.slow
 def test_torture_without_the_guard_loses_rows(tmp_path: Path) -> None:
-    """The control: rows are lost, or the check of the log stops the writers before they are."""
+    """The control without the guard: either rows are lost, or the check of the WAL stops the writers before that."""
 
     def goes_wrong(place: Path) -> bool:
         place.mkdir()
@@ -46,12 +46,12 @@ def test_torture_without_the_guard_loses_rows(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_checkpoints_beside_writers_damage_nothing(tmp_path: Path) -> None:
-    """000-1: with the SQLite library of this installation."""
+    """000-1: the test uses the SQLite library of this installation."""
     assert checkpoints.run(tmp_path, seconds=2).bad == []
 
 
 def test_power_loss_takes_no_acknowledged_row(tmp_path: Path) -> None:
-    """000-1: three processes write, the WAL wraps all the time, and only synced bytes survive."""
+    """000-1: three processes write until the WAL wraps many times. After the power loss, only synced bytes are left."""
     with or_skip():
         outcome = power.run(tmp_path, losses=8)
     assert outcome.bad == []
@@ -59,12 +59,12 @@ def test_power_loss_takes_no_acknowledged_row(tmp_path: Path) -> None:
 
 
 def test_power_loss_without_our_sync_takes_acknowledged_rows(tmp_path: Path) -> None:
-    """The control."""
+    """The control: without the sync, rows are lost."""
     assert any(_loses(power.run, tmp_path / str(seed), seed) for seed in range(8))
 
 
 def test_power_loss_on_a_disk_that_fails_to_sync_takes_no_acknowledged_row(tmp_path: Path) -> None:
-    """000-1: a commit that the disk did not confirm is unknown, and no commit behind it is acknowledged."""
+    """000-1: if a sync fails, the commit is reported as unknown, and no later commit is acknowledged."""
     with or_skip():
         outcome = power.run_failing(tmp_path, losses=6)
     assert outcome.bad == []
@@ -74,7 +74,7 @@ def test_power_loss_on_a_disk_that_fails_to_sync_takes_no_acknowledged_row(tmp_p
 
 @pytest.mark.slow
 def test_a_real_file_system_cut_off_takes_no_acknowledged_row(tmp_path: Path) -> None:
-    """000-1: the kernel shuts ext4 down during writes."""
+    """000-1: the kernel shuts an ext4 file system down during writes."""
     with or_skip():
         outcome = power.run_cuts(tmp_path, losses=10)
     assert outcome.bad == []
@@ -82,7 +82,7 @@ def test_a_real_file_system_cut_off_takes_no_acknowledged_row(tmp_path: Path) ->
 
 
 def test_a_real_file_system_cut_off_without_our_sync_takes_acknowledged_rows(tmp_path: Path) -> None:
-    """The control."""
+    """The control: without the sync, rows are lost."""
     assert any(_loses(power.run_cuts, tmp_path / str(seed), seed) for seed in range(8))
 
 

@@ -1,4 +1,4 @@
-"""State against a model of a few lines: `standfast_prove.models.state`."""
+"""State compared with a small model: `standfast_prove.models.state`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from standfast_prove.models.playing import play
 
 
 def test_state_does_what_a_model_of_it_does(engine_url: str, tmp_path: Path) -> None:
-    """001-68, 001-46: versions, refusals and ends, from one model on both engines."""
+    """001-68, 001-46: versions, refusals and expiry. One model serves both engines."""
     play("state", engine_url, tmp_path / "data", examples=10 if engine_url.startswith("postgres") else 30)

@@ -1,4 +1,4 @@
-"""State from many processes at once: a sample of the campaign in `standfast_prove.campaigns.state`."""
+"""State written by many processes at the same time: a sample of the campaign in `standfast_prove.campaigns.state`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from standfast_prove.linearizability import Call, linearizable
 def test_compare_and_set_is_linearizable_through_kills_pauses_and_jumping_clocks(
     engine_url: str, tmp_path: Path
 ) -> None:
-    """001-68, 001-70: of two writers on one version exactly one succeeds, and the other gets an error."""
+    """001-68, 001-70: of two writers with one version, exactly one succeeds and the other gets an error."""
     place = tmp_path / "storm"
     place.mkdir()
     url = engine_url if engine_url.startswith("postgres") else None
@@ -21,7 +21,7 @@ def test_compare_and_set_is_linearizable_through_kills_pauses_and_jumping_clocks
 
 
 def test_the_model_sees_two_winners_over_one_version() -> None:
-    """The check can fail: the model refuses a history with two winners."""
+    """The control: the model rejects a history with two winners."""
     both = [Call(0, 1, ("set", "a", 0), 1), Call(2, 4, ("swap", "b", 1), 2), Call(2, 4, ("swap", "c", 1), 2)]
     assert not linearizable(both, Value(), step)
     one = [*both[:2], Call(2, 4, ("swap", "c", 1), 0), Call(5, 6, ("get", "", 0), [2, "b"])]

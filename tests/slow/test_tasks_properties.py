@@ -1,4 +1,4 @@
-"""Tasks against a model of a few lines: `standfast_prove.models.tasks`."""
+"""Tasks compared with a small model: `standfast_prove.models.tasks`."""
 
 from __future__ import annotations
 

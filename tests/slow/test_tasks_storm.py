@@ -1,4 +1,4 @@
-"""Many processes work on tasks: they are killed or paused past their leases, and their clocks jump."""
+"""Many processes work on tasks. They are killed, or paused past their leases, and their clocks jump."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 def see(url: str, data: str, number: int, times: int) -> None:
-    """Runs in a child process: report the same condition again and again."""
+    """In a child process: report the same condition again and again."""
     with standfast.open(url, data_dir=data) as sf:
         for n in range(times):
             sf.tasks.add(f"Queue is LONG at 2026-11-15T03:{n % 60:02d}:00Z", body=f"{number}/{n}", source="watch")
@@ -47,7 +47,7 @@ def see(url: str, data: str, number: int, times: int) -> None:
 def test_a_thousand_sightings_from_eight_processes_are_one_task(
     nursery: Nursery, engine_url: str, tmp_path: Path
 ) -> None:
-    """000-24: 1,000 runs on an unchanged condition → one task, updated 1,000 times."""
+    """000-24: 1,000 runs on an unchanged condition leave one task, updated 1,000 times."""
     data = str(tmp_path / "data")
     asked: dict[str, object] = {"url": engine_url, "data": data, "times": 125}
     pids = nursery.race("tests.slow.test_tasks_storm:see", [asked | {"number": n} for n in range(PROCESSES)])
@@ -87,7 +87,9 @@ def test_episodes_opened_and_closed_by_eight_processes_leave_no_gap_and_no_doubl
 
 
 def work(url: str, data: str, clock: str, history: str, number: int, jumps: bool) -> None:
-    """In a child process, until it is killed or no task is left: claim a task, hold it, finish or release it."""
+    """In a child process: claim a task, hold it, finish or release it, until the process is killed or no task is
+    left.
+    """
     draw, time_ = random.Random(number), SharedClock(Path(clock))
     # Every second one is a process, which is dead at once when it is killed; the others are actors, two
     # or more of one name: only their fences tell them apart.
@@ -132,7 +134,7 @@ def work(url: str, data: str, clock: str, history: str, number: int, jumps: bool
 
 
 class Held(NamedTuple):
-    """The model of one task: the fence of its last claim, whether it is held, whether it is closed."""
+    """The model of one task: the fencing token of its last claim, whether it is held, whether it is closed."""
 
     fence: int = 0
     held: bool = False
@@ -140,7 +142,7 @@ class Held(NamedTuple):
 
 
 def step(state: Held, asked: tuple[str, int], result: str, seen: bool) -> Held | None:
-    """The holder of the last fence may act, and a claim gets the next fence. The model ignores the end of leases."""
+    """The holder of the last token may act, and a claim gets the next token. The model ignores the end of leases."""
     kind, fence = asked
     if kind == "claim":
         if state.closed:
@@ -155,7 +157,7 @@ def step(state: Held, asked: tuple[str, int], result: str, seen: bool) -> Held |
 
 
 class Record(NamedTuple):
-    """One call of the workers, with its end if it was seen."""
+    """One call of a worker. Its end is missing if the worker was killed."""
 
     kind: str
     by: int
@@ -193,13 +195,15 @@ def read(history: Path) -> list[Record]:
 
 
 def calls_of(task: str, records: list[Record]) -> list[Call]:
-    """The calls of one task. A claim without a recorded end may have got any task."""
+    """The calls that concern one task. A claim without a recorded end may have got any task."""
     mine = [one for one in records if one.task == task or (one.kind == "claim" and one.result == "unknown")]
     return [Call(one.began, one.ended, (one.kind, one.fence), one.result) for one in mine]
 
 
 def torment(nursery: Nursery, start: Any, clock: SharedClock, history: Path, seed: int) -> dict[int, float]:
-    """Kill, pause past the lease and let time pass, until all work is done. When each worker was killed."""
+    """Kill processes, pause them past the lease and advance the clock until all work is done. Returns the times of
+    the kills.
+    """
     draw = random.Random(seed)
     alive = {number: start(number) for number in range(PROCESSES)}
     killed: dict[int, float] = {}
@@ -230,7 +234,7 @@ def torment(nursery: Nursery, start: Any, clock: SharedClock, history: Path, see
 
 
 def _progress(history: Path, patience_s: float) -> None:
-    """Let the workers work: until a little more is recorded, or for a moment if they cannot."""
+    """Let the workers run until 2,000 more bytes are recorded, or for `patience_s`."""
     size = history.stat().st_size if history.exists() else 0
     end = time.monotonic() + patience_s
     while (not history.exists() or history.stat().st_size < size + 2_000) and time.monotonic() < end:
@@ -245,7 +249,7 @@ def test_a_claim_has_one_valid_holder_through_kills_pauses_and_jumping_clocks(
     data, history, clock = str(tmp_path / "data"), tmp_path / "history", SharedClock(tmp_path / "clock")
     with handle.connect(config.load(engine_url, data_dir=data), clock=clock) as sf:
         tasks = [sf.tasks.add(f"task {n}").id for n in range(6)]
-    # On PostgreSQL the one clock is the server's: there is no client's date to jump.
+    # On PostgreSQL only the server's clock counts, and it does not jump.
     jumps = not engine_url.startswith("postgres")
     paths = {"clock": str(tmp_path / "clock"), "history": str(history)}
 
@@ -267,7 +271,7 @@ def test_a_claim_has_one_valid_holder_through_kills_pauses_and_jumping_clocks(
 
 
 def check_that_nobody_alive_was_robbed(records: list[Record], killed: dict[int, float]) -> None:
-    """A task changed hands only after it was given back, its holder was killed, or the lease was over."""
+    """A task got another holder only after it was given back, its holder was killed, or the lease had ended."""
     by_task: dict[str, list[Record]] = defaultdict(list)
     for one in records:
         if one.task is not None and one.result in ("claimed", "ok"):

@@ -1,4 +1,4 @@
-"""Threads against a model: after any put, fork, prune, copy and delete, each checkpoint reads as it was put."""
+"""Threads compared with a model: after any put, fork, prune, copy or delete, each checkpoint is read as it was put."""
 
 from __future__ import annotations
 

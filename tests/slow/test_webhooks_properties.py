@@ -1,4 +1,4 @@
-"""Webhooks against a model of a few lines: `standfast_prove.models.webhooks`."""
+"""Webhooks compared with a small model: `standfast_prove.models.webhooks`."""
 
 from __future__ import annotations
 
