@@ -197,7 +197,8 @@ def wait(clock: Clock, us: int) -> None:
 
 
 class Deadline:
-    """The end of a wait: by real time, or by the store's clock if that is earlier, as with a ManualClock."""
+    """The end of a wait. It ends by real time, or earlier if the store's clock reaches the end first, as with a
+    ManualClock."""
 
     def __init__(self, clock: Clock, us: int) -> None:
         self._clock, self._end_us, self._end_s = clock, clock.mono_us() + us, time.monotonic() + us / SECOND_US

@@ -37,7 +37,7 @@ _loaded: set[str] = set()
 def install(extra: str) -> str:
     """The command that installs the packages of an extra.
 
-    It never names standfast: as long as that name is not registered on the package index, anyone may register it.
+    It never names standfast, because the package index does not have that name yet and anyone could register it.
     """
     return " ".join(("pip install", *(f"'{package}'" for package in PACKAGES[extra])))
 

@@ -58,7 +58,7 @@ def _state(place: Place) -> tuple[int, str | None, dict[str, bool]]:
 
 
 def read_state(found: Any) -> tuple[int, str | None, dict[str, bool]]:
-    """The same from the text of a state, format 4. Raises CannotTell for another format."""
+    """The serial, lineage and resources in the text of a state of format 4. Raises CannotTell for another format."""
     if found.get("version", 4) != 4:
         raise CannotTell(f"a terraform state of format {found.get('version')} is not known")
     return int(found["serial"]), found["lineage"], dict(_resources(found.get("resources") or []))
@@ -85,7 +85,7 @@ def _planned(plan: str, place: Place) -> dict[str, str]:
 
 
 def read_plan(found: Any) -> dict[str, str]:
-    """The same from the JSON of a plan."""
+    """The planned changes in the JSON of a plan."""
     changes: dict[str, str] = {}
     for one in found.get("resource_changes") or []:
         actions = one["change"]["actions"]

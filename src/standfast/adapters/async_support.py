@@ -1,4 +1,4 @@
-"""Shared by the async adapters: a store from any accepted argument, and the error if a framework is missing."""
+"""Functions that the async adapters share: open a store from any accepted argument, report a missing framework."""
 
 from __future__ import annotations
 

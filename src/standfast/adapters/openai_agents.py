@@ -224,7 +224,7 @@ def _orphan(item: dict[str, Any]) -> Orphan:
 
 
 def repaired(items: list[Any]) -> list[Any]:
-    """The same conversation in a form that a model accepts: every call has an output, every output its call."""
+    """The conversation in a form that a model accepts: every call has an output, and every output has a call."""
     unanswered = _open(items)
     calls = {(ANSWERS[call[0]], call[1]) for item in items if (call := _call(item))}
     answers = set(ANSWERS.values())

@@ -1,1 +1,1 @@
-"""Looking after a store: is it healthy, how much is in it. Nothing here deletes anybody's data."""
+"""Operations on a whole store: health, size, copies, moves and undo."""

@@ -1,4 +1,4 @@
-"""How much is in the store, as far as a quick query can count it."""
+"""The number of rows in the store, counted by quick queries up to a limit."""
 
 from __future__ import annotations
 

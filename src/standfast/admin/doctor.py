@@ -1,4 +1,4 @@
-"""The doctor: is this store healthy, is its place safe, and what would help.
+"""The doctor: findings about the health of this store and the safety of its place, with remedies.
 
 Each finding has an id that scripts may rely on, a state, a sentence, and a remedy. A store can be missing, locked,
 corrupt, newer than this program, or in an unsafe place. Each case has its own finding, because each needs another

@@ -65,7 +65,7 @@ class Plan(Model):
 
 
 def plan(settings: Settings, target: Target) -> Plan:
-    """What `move` would do now. An interrupted move of this store is finished or undone first.
+    """The plan that `move` would follow now. An interrupted move of this store is finished or undone first.
 
     Raises Conflict if the target has another store, NotFound if there is none to move.
     """

@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 def plan(settings: Settings) -> Plan:
-    """What `reset` would do now. Raises NotFound if there is no store and none is remembered."""
+    """The plan that `reset` would follow now. Raises NotFound if there is no store and none is remembered."""
     target = settings.target
     if target.is_memory:
         raise InvalidInput("a store in memory ends with its process; there is nothing to reset")

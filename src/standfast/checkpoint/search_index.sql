@@ -36,7 +36,7 @@ SET seq = excluded.seq, agent = excluded.agent, tool = excluded.tool, version_us
 -- name: put_words [sqlite]
 INSERT INTO search_words (rowid, body) VALUES (:seq, :body)
 
--- Each word with its place. They are words already, so no parser of the server's may split them again.
+-- Each word with its position. standfast has split the text, so no parser of the server splits the words again.
 -- name: put_words [postgres]
 UPDATE search_entry
 SET words = COALESCE(

@@ -46,7 +46,7 @@ _commands = [False]
 
 
 def entered() -> None:
-    """This process runs a command. From now on the methods check for an agent's variables."""
+    """Note that this process runs a command. Afterwards the methods check for an agent's variables."""
     _commands[0] = True
 
 

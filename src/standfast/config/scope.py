@@ -55,7 +55,7 @@ class Label(Model):
 
     @property
     def shown(self) -> str:
-        """Both parts of the label, for a message."""
+        """The scope and the repository of the label, for a message."""
         return " in ".join(part for part in (self.origin, self.git_dir) if part) or "no repository"
 
     def meets(self, other: Label) -> bool:

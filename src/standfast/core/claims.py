@@ -46,8 +46,8 @@ class Claims(Generic[M]):
     """The claims of one table, which is that of the ids with `prefix`.
 
     `by_key` looks up a name that is no id, `otherwise` one that is no end of an id either. `hints` are three commands:
-    to list rows, to claim one by its id, and to act on the holder of one. `renewal` is SQL that a renewal sets besides
-    the lease.
+    to list rows, to claim one by its id, and to act on the holder of one. `renewal` is SQL for further columns that
+    a renewal sets.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Claims(Generic[M]):
     # -- lookup --------------------------------------------------------------------------------------
 
     def find(self, tx: Tx, which: str | M) -> Row:
-        """By id, by the caller's key, or by the end of an id. Raises NotFound."""
+        """Find a row by its id, by the caller's key, or by the end of its id. Raises NotFound."""
         name = str(which.id) if isinstance(which, self.model) else cast("str", which)
         row = naming.row_of(tx, name, self._prefix, by_key=lambda text: self._by_key(tx, text))
         return row or self._otherwise(tx, name) or self._refuse_unknown(tx, name)

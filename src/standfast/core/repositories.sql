@@ -10,7 +10,7 @@ WHERE (git_dir = :git_dir AND git_dir <> '') OR (origin = :origin AND origin <> 
 ORDER BY created_us, git_dir, origin
 LIMIT 1
 
--- Whether labels that share a part, one after another, lead from one label to another.
+-- Whether a chain of labels connects two labels: each shares a part with the next.
 -- name: leads_to
 WITH RECURSIVE reached (git_dir, origin) AS (
     SELECT CAST(:git_dir AS TEXT), CAST(:origin AS TEXT)

@@ -84,7 +84,7 @@ class Daemon:
         return self.work
 
     def drain(self) -> None:
-        """From now on no run starts."""
+        """Start no more runs."""
         self.draining = self.work.draining = True
 
     def tick(self, *, woken: bool = False) -> int:

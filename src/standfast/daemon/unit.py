@@ -53,7 +53,8 @@ def text(*, environ: Mapping[str, str], data_dir: str, grace_s: float) -> str:
 
 
 def place(environ: Mapping[str, str]) -> str:
-    """Where systemd looks for a user's units. HOME is read at every call, so that a test can set it."""
+    """The directory in which systemd looks for a user's units. HOME is read at every call, so that a test can set
+    it."""
     base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
     return os.path.join(base, "systemd", "user", NAME)
 

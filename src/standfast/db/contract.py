@@ -90,7 +90,7 @@ class Caller:
 
     @property
     def keyspace(self) -> Keyspace:
-        """Where tasks, decisions, state values and gates of this caller are kept."""
+        """The keyspace of this caller's tasks, decisions, state values and gates."""
         return Keyspace(self.scope, self.repository or "")
 
     def labelled(self) -> Row:
@@ -177,7 +177,7 @@ class Tx(ABC):
         return {"now_us": self.now_us()}
 
     def lease_clock_if_known(self) -> dict[str, object]:
-        """The same for a first query that uses `{now_us}`."""
+        """The lease clock, if it is known without a query. For a first query that uses `{now_us}`."""
         return {"now_us": self.now_us_if_known()} if self.dialect == "postgres" else self.lease_clock()
 
 

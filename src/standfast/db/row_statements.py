@@ -24,7 +24,7 @@ def get(table: str, key: Names) -> Statement:
 
 @cache
 def of_session(table: str, names: Names, by: str) -> Statement:
-    """These columns of the rows of one session; `by` is the column with its id."""
+    """Select these columns of one session's rows; `by` is the column with the id of the session."""
     return statement(f"SELECT {', '.join(names)} FROM {table} WHERE {by} = :session", name=f"of_session_{table}")
 
 

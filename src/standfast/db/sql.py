@@ -106,7 +106,8 @@ class Statement:
         return (lambda params: (params[names[0]],)) if names else lambda params: ()
 
     def replaced(self, old: str, new: str) -> Statement:
-        """The same statement with `old` replaced. Only for numbers that must be part of the text, never for values."""
+        """A copy of the statement with `old` replaced. Only for numbers that must be part of the text, never for
+        values."""
         texts = {dialect: text.replace(old, new) for dialect, text in self._texts.items()}
         return Statement(self.name, **texts, varies=self.varies)
 

@@ -244,7 +244,7 @@ class Resource:
         return self.store.caller.actor
 
     def within(self, tx: Tx) -> Self:
-        """The same resource inside a transaction that is already open."""
+        """A copy of this resource inside a transaction that is already open."""
         return type(self)(self.store, tx)
 
     def _write(self, body: Callable[[Tx], T | StandfastError]) -> T:

@@ -330,7 +330,7 @@ class Memory:
         return self.noted()[0]
 
     def noted(self) -> tuple[int, str]:
-        """The same with its hash; (0, "") for none."""
+        """The highest acknowledged sequence number with its hash; (0, "") if there is none."""
         known = self.known()
         return (known.seq, known.hash) if known is not None else (0, "")
 

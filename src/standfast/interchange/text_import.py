@@ -101,7 +101,7 @@ def taken(
     theirs: bool,
     progress: Progress = quiet,
 ) -> TextImport:
-    """The same for records that the caller has read."""
+    """Import records that the caller has read."""
     own = store.read(_by_name)
     pairs = [
         _compared(one, own.get((one.kind, one.name)), base, theirs)

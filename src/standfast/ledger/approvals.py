@@ -50,7 +50,7 @@ LOOK_AGAIN_S = 1.0
 YOUNG_US = SECOND_US
 """A younger answer may be visible before it is on disk."""
 
-_LAST = "apr_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+_LAST = "apr_z"  # greater than every id in every collation, because ids begin with 0 to 7
 
 
 class Approval(Model):

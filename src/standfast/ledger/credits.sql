@@ -1,6 +1,6 @@
 -- Credits: entries are added and never changed.
 
--- One transaction adds an entry to an account at a time, so that the balance that it read is still right when it writes.
+-- One transaction at a time adds entries to an account, so that its balance cannot change between read and write.
 -- SQLite has one writer anyway.
 -- name: alone [sqlite]
 SELECT 1 AS alone

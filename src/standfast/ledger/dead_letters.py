@@ -31,7 +31,7 @@ SETTLEMENTS = ("retried", "resolved")
 REASON_MAX = 2000
 NOTE_MAX = 4000
 
-_LAST = "ddl_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+_LAST = "ddl_z"  # greater than every id in every collation, because ids begin with 0 to 7
 
 
 class DeadLetter(Model):

@@ -68,7 +68,7 @@ class Opening:
         return self._keyspace
 
     def number(self, kind: str, identity: str) -> int:
-        """How often this opening has reached `identity`, this time included: 1, 2, 3 …"""
+        """Count that this opening has reached `identity`, and return the count: 1, 2, 3 …"""
         with self._mutex:
             count = self._counts[kind, identity] = self._counts.get((kind, identity), 0) + 1
             return count

@@ -60,7 +60,7 @@ WHERE i.scope = :scope AND (i.path, i.key) >= (:after_path, :after_key) AND i.pa
 ORDER BY i.path, i.key, v.field
 LIMIT :limit
 
--- What pgvector reads. SQLite compares `vector` itself.
+-- pgvector reads this column. On SQLite, standfast compares `vector`.
 -- name: fill_vector [sqlite]
 SELECT 1
 

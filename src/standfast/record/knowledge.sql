@@ -20,7 +20,7 @@ UPDATE knowledge SET embedder = :embedder, dimensions = :dimensions, vector = :v
 WHERE seq = :seq AND vector IS NULL
 RETURNING {columns:knowledge}
 
--- What pgvector reads. SQLite compares `vector` itself.
+-- pgvector reads this column. On SQLite, standfast compares `vector`.
 -- name: fill [sqlite]
 SELECT 1
 

@@ -76,7 +76,7 @@ class Session(NodeMethods):
         handle: Standfast | None = None,
         connect: Callable[[], Standfast] | None = None,
     ) -> None:
-        """With `connect`, entering opens a store that leaving closes."""
+        """With `connect`, entering the block opens a store, and leaving the block closes it."""
         super().__init__(self, ())
         if store is not None:
             self._store = store

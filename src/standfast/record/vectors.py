@@ -68,7 +68,7 @@ def as_array(data: bytes) -> str:
 
 
 def _parted(vector: Sequence[float], what: str) -> tuple[float, list[float]]:
-    """The length and the direction of a vector. A vector of zeros keeps its zeros as direction."""
+    """The length and the direction of a vector. A vector of zeros stays as it is."""
     try:
         numbers = [float(number) for number in vector]
     except (TypeError, ValueError) as error:

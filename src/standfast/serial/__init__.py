@@ -324,7 +324,7 @@ def read(text: object) -> Json:
 
 
 def decode(value: Json, annotation: object, *, what: str = "value") -> Any:
-    """`value` as `annotation` describes it; None and Any leave it as it is.
+    """Decode `value` by `annotation`. With None or Any, return it unchanged.
 
     Raises InvalidInput naming the field where a stored value no longer fits.
     """

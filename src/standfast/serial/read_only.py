@@ -41,7 +41,7 @@ class ReadOnlyList(list[Any]):
 
 
 def read_only(value: Any, hint: str) -> Any:
-    """The same value, with dicts and lists that refuse changes."""
+    """A copy of the value with dicts and lists that refuse changes."""
     kind = type(value)
     if kind is dict:
         frozen = ReadOnlyDict(value)

@@ -2,8 +2,8 @@
 then.
 
 `shape_of` turns a return annotation into a small part of JSON Schema, which is stored with the effect. `misfit` returns
-the error of a value, and `template` a value of that shape to edit. A shape is weaker than decoding: it cannot express a
-validator or a range, so it accepts every such value. Loaded on use.
+the error of a value, and `template` a value of that shape to edit. A shape accepts more than the decoder. It cannot
+express a validator or a range, so it does not check them. Loaded on use.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ WHERE scope = :scope AND repository = :repository AND state IN ('done', 'failed'
 ORDER BY created_us DESC, id DESC
 LIMIT :limit
 
--- By id, which grows with time: no index orders the decisions of all scopes by time.
+-- Ordered by id, which grows with time, because no index orders the decisions of all scopes by time.
 -- name: recent_anywhere
 SELECT id, scope, repository, git_dir, origin, what, outcome, state, actor, created_us, count(*) OVER () AS total
 FROM decision

@@ -66,7 +66,7 @@ class Fleets(Resource):
 
     @query
     def look(self, tx: Tx, *, everywhere: bool | None = None) -> Fleet:
-        """The sessions of this repository, and outside one of the whole store; `everywhere` decides otherwise."""
+        """The sessions of this repository. Outside a repository, or with `everywhere`, those of the whole store."""
         whole = coverage.covers_all(tx.caller, everywhere)
         places = Places(tx)
         rows = tx.all(SQL.sessions, limit=SESSIONS_MAX)

@@ -131,7 +131,7 @@ WHERE r.state = 'queued' AND r.ready_us < :late_us AND (r.ready_us, r.id) > (:at
 ORDER BY r.ready_us, r.id
 LIMIT :limit
 
--- What a hook last saw of an effect in doubt.
+-- The last observation of a hook about each effect in doubt.
 -- name: observed
 SELECT summary FROM event WHERE subject = :subject AND type = 'call.observed' ORDER BY seq DESC LIMIT 1
 

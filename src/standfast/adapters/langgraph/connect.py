@@ -1,4 +1,4 @@
-"""How a saver and a store are opened and closed, and the worker threads that run their awaited calls."""
+"""Open and close a saver and a store, and run their awaited calls on worker threads."""
 
 from __future__ import annotations
 

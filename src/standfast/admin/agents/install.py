@@ -46,7 +46,7 @@ class Plan(NamedTuple):
         return self.before != self.after
 
     def diff(self) -> str:
-        """As `diff -u` would show it."""
+        """The change in the format of `diff -u`."""
         from difflib import unified_diff
 
         old = (self.before or b"").decode(errors="replace").splitlines(keepends=True)

@@ -80,7 +80,7 @@ class There(NamedTuple):
 
 
 def plan(settings: Settings, manifest: Manifest) -> Plan:
-    """What `here` would do now. Raises Conflict if the place has another store."""
+    """The plan that `here` would follow now. Raises Conflict if the place has another store."""
     target = settings.target
     if target.is_memory:
         raise InvalidInput("a store in memory ends with its process", "standfast restore --to DIR")

@@ -39,7 +39,7 @@ def opened(text: str | None) -> CopyPlace:
 
 
 def configured(to: str | None) -> CopyPlace:
-    """Where copies go by default: STANDFAST_COPIES_DIR, else `[copies] to`, else beside the memory of stores."""
+    """The default place of copies: STANDFAST_COPIES_DIR, else `[copies] to`, else beside the memory of stores."""
     return opened(None if os.environ.get(COPIES_VARIABLE, "").strip() else to)
 
 

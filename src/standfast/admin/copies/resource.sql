@@ -15,7 +15,7 @@ SELECT max(taken_us) AS taken_us, max(CASE WHEN verified_us IS NOT NULL THEN tak
 FROM copy
 WHERE forgotten_us IS NULL
 
--- Whether anything but copies happened since a copy was taken.
+-- Returns a row if the journal has an event since the copy that is not about copies.
 -- name: changed
 SELECT seq FROM event
 WHERE seq > :seq AND type NOT IN ('copy.taken', 'copy.verified', 'copy.tested', 'copy.forgotten')

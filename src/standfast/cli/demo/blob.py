@@ -1,4 +1,4 @@
-"""The same agent with its session in one JSON file: what most people write first.
+"""The agent of `agent.py` with its session in one JSON file, as most people write it first.
 
 The agent saves the file atomically before and after the request. After a crash the file does not show
 whether the request was sent, so the agent must guess.

@@ -1,7 +1,7 @@
 """An agent over standfast that charges four orders, one after the other.
 
-Run again it starts from its first line. A charge that the store knows is answered from the record; for one that it
-may have lost, `find` asks the payment service first.
+If the agent runs again, it starts from its first line. The store answers a charge that it knows. For a charge that
+the store may have lost, `find` asks the payment service first.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Signal:
             self._queue.put(None)
 
     def wait(self, timeout_s: float) -> bool:
-        """True once it is set, which clears it; False after `timeout_s`."""
+        """Wait for the signal and clear it. Returns True if it was set, False after `timeout_s`."""
         try:
             self._queue.get(timeout=timeout_s)
         except queue.Empty:

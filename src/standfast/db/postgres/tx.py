@@ -146,7 +146,7 @@ class PostgresTx(Tx):
         """The first failure. Even if the body catches it, this transaction cannot be committed."""
         self.wrote = False
         self.over = False
-        """Whether it was committed or is being rolled back, so no statement may follow."""
+        """True if the transaction was committed or is being rolled back. Then no statement may follow."""
         self.commit_sent = False
         self.committed = False
         if caller.clock is not SYSTEM:

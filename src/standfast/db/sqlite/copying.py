@@ -52,7 +52,7 @@ def snapshot(path: str, to: str, progress: Callable[[int, int], object]) -> Fact
 
 
 def save(source: apsw.Connection, to: str, progress: Callable[[int, int], object] = lambda done, total: None) -> Facts:
-    """The same through an open connection, which must not be in a transaction."""
+    """Save a copy through an open connection, which must not be in a transaction."""
     with translated(to), closing(apsw.Connection(to)) as target:
         target.execute("PRAGMA synchronous=OFF")  # a temporary file: only the compressed one is synced
         source.execute("BEGIN").fetchall()

@@ -151,7 +151,7 @@ class SqliteEngine(Engine):
         return True
 
     def close_later(self) -> None:
-        """For an engine without handles: refuse further work now, and close when the writer thread is free."""
+        """Refuse further work now, and close when the writer thread is free. Called when the engine has no handles."""
         self.dead = self.dead or closed()
         with suppress(StandfastError):
             self._writer.put(Call(lambda: self._commits.close(DEADLINE_S, None)))

@@ -90,7 +90,7 @@ class FileLock:
 
 
 def noted(fd: int) -> tuple[int, int, int]:
-    """As `note` wrote it into the open file; 0 for each number that is not noted."""
+    """The numbers that `note` wrote into the open file; 0 for each number that is not noted."""
     changes, salt, base = _NOTE.unpack(os.pread(fd, _NOTE.size, 0).ljust(_NOTE.size, b"\0"))
     return changes, salt, base
 

@@ -74,7 +74,7 @@ def _close(engine: SqliteEngine) -> None:
 
 
 def _before_fork() -> None:
-    """Close every engine: SQLite's lock bookkeeping, copied into a child, would be wrong there."""
+    """Close every engine, because the forked child would get a wrong copy of SQLite's lock state."""
     _registry_lock.acquire()
     why = StorageError("this connection was closed because the process forked", code="forked")
     for path, engine in list(_engines.items()):

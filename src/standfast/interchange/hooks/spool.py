@@ -442,7 +442,7 @@ def _ignored(_: object) -> None:
 
 
 def key(data_dir: str) -> bytes | None:
-    """This account's key, made on first use; None if it can be neither read nor made."""
+    """The key of this account, made on first use. None if this process can neither read nor make it."""
     try:
         return _key(data_dir)
     except OSError:

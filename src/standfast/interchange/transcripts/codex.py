@@ -94,7 +94,8 @@ class Codex(Importer):
         yield from self.in_order(list(plain))
 
     def in_order(self, paths: list[str]) -> list[str]:
-        """By the time in their names, so that a fork comes after its parent, also from another directory."""
+        """Sort files by the time in their names, so that a fork comes after its parent, also from another
+        directory."""
         return sorted(paths, key=lambda path: (os.path.basename(path), path))
 
     def reader(self, path: str, carry: dict[str, Any], counts: dict[str, Any]) -> Reader:

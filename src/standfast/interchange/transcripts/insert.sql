@@ -125,7 +125,7 @@ SET input_tokens = CASE WHEN excluded.input_tokens > usage.input_tokens
     price = CASE WHEN excluded.cost_microusd IS NULL THEN usage.price ELSE excluded.price END,
     cost_microusd = COALESCE(excluded.cost_microusd, usage.cost_microusd)
 
--- Of a running total, the newest record counts.
+-- The newest record of a running total counts.
 -- name: usage_newest
 INSERT INTO usage (id, session_id, node_id, response, model, input_tokens, cached_input_tokens, cache_write_tokens,
                    output_tokens, reasoning_tokens, cost_microusd, price, occurred_us, created_us,

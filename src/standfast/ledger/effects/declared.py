@@ -86,7 +86,8 @@ class Options(NamedTuple):
     leave_out: tuple[str, ...] = ()
 
     def with_(self, given: dict[str, Any]) -> Options:
-        """These options, with the given ones replaced. Raises InvalidInput for an unknown option or a bad value."""
+        """A copy of these options with the given ones replaced. Raises InvalidInput for an unknown option or a bad
+        value."""
         for name in given:
             if name not in Options._fields:
                 raise InvalidInput(f"effect() has no option {name!r}", f"it has: {', '.join(Options._fields)}")

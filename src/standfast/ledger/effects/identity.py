@@ -118,7 +118,7 @@ class Request(NamedTuple):
         return tx.caller.label if self.label is None else self.label
 
     def within(self, session: Row | None) -> Request:
-        """This request as one of a session, given as a row with id, git_dir and origin."""
+        """A copy of this request for a session, given as a row with id, git_dir and origin."""
         if session is None:
             return self
         return self._replace(session_id=session["id"], label=Label(session["git_dir"], session["origin"]))

@@ -131,7 +131,7 @@ def made(tx: Tx, row: Row) -> Effect:
 
 
 def judged(tx: Tx, row: Row) -> Verdict:
-    """What the next call would do, without doing it."""
+    """The action that the next call would take. This function does not take it."""
     effect = made(tx, row)
     closed = texts.closed(row)
     if closed is not None:

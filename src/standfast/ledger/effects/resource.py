@@ -48,7 +48,7 @@ PAGE_MAX = 1000
 SCANNED_MAX = 1000
 """Dispatched effects that one list of doubts checks. Fewer than this run at the same time."""
 
-_LAST = "eff_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+_LAST = "eff_z"  # greater than every id in every collation, because ids begin with 0 to 7
 
 
 class Effects(Resource):

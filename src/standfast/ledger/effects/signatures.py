@@ -105,7 +105,7 @@ def bound(function: Any, instance: object) -> Any:
 
 
 def takes_rest(parameter: inspect.Parameter) -> bool:
-    """Whether it is `*args` or `**kwargs`."""
+    """Whether the parameter is `*args` or `**kwargs`."""
     return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
 
 

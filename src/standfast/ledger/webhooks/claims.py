@@ -41,7 +41,7 @@ class Changed(NamedTuple):
 
 
 def backoff_us(attempts: int) -> int:
-    """How long to wait after the n-th attempt: 30 s, 1 min, 2 min … at most an hour."""
+    """The wait after the n-th attempt: 30 s, 1 min, 2 min … at most 1 hour."""
     doublings = min(max(attempts, 1) - 1, 20)
     return min(BACKOFF_US << doublings, BACKOFF_MAX_US)
 

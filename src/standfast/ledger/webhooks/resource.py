@@ -32,7 +32,7 @@ Do = Callable[[WebhookEvent], Any]
 EventList: TypeAlias = "list[WebhookEvent]"
 LetterList: TypeAlias = "list[DeadLetter]"
 
-_LAST = "whk_z"  # sorts behind every id, in every collation: an id begins with 0 to 7
+_LAST = "whk_z"  # greater than every id in every collation, because ids begin with 0 to 7
 
 
 class Webhooks(Resource):

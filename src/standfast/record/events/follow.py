@@ -58,7 +58,7 @@ def fits(found: str, wanted: str | None) -> bool:
 
 
 def look_durably(store: Store, stream: str | None, type: str | None, cursor: str, limit: int) -> Found:
-    """The same, synced to disk first, so that no caller acts on a row that a crash could remove."""
+    """As `look`, but sync the rows to disk first, so that no caller acts on a row that a crash could remove."""
     found = store.read(lambda tx: look(tx, stream, type, cursor, limit))
     if found.young:
         store.sync()

@@ -210,7 +210,7 @@ def cancel_queued(tx: Tx, row: Row, reason: str) -> None:
 
 
 def find(tx: Tx, which: str | Loop) -> Row:
-    """By name in this scope, by id, or by the end of an id. Raises NotFound."""
+    """Find a loop by its name in this scope, by its id, or by the end of its id. Raises NotFound."""
     name = which.id if isinstance(which, Loop) else which
     row = naming.row_of(tx, name, "lop", by_key=lambda text: tx.maybe(SQL.by_name, scope=tx.caller.scope, name=text))
     if row is None:

@@ -68,7 +68,7 @@ class Fired(NamedTuple):
 
 
 def plan(when: schedule.Schedule, slot_us: int, now_us: int, *, catch_up: str, catch_up_max: int) -> Plan:
-    """What becomes of the slots from `slot_us` to now, by the catch-up policy.
+    """Decide by the catch-up policy which slots from `slot_us` to now run.
 
     `slot_us` is due. It counts as a slot even if the rules of its time zone have changed.
     """

@@ -200,7 +200,7 @@ def run(tx: Tx, row: Row, receipt: Receipt | None = None, *, job: Job | None = N
 
 
 def job(row: Row) -> Job:
-    """From a row of `loop`."""
+    """Make the model from a row of `loop`."""
     return Job(_words(row["command"]), row["cwd"], _mapping(row["environment"]), row["timeout_us"])
 
 

@@ -41,7 +41,7 @@ WHERE m.scope = :scope AND m.box = :box AND m.ended_us IS NULL
 ORDER BY m.priority, m.seq
 LIMIT 1
 
--- For the same reason as above: a follower that wakes up needs one round trip.
+-- One statement, for the same reason as above: a follower that wakes up needs one round trip.
 -- name: peek [postgres]
 SELECT id
 FROM mail m

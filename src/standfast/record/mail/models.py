@@ -131,7 +131,7 @@ class Delivery(Model):
 
     @property
     def settled(self) -> bool:
-        """Whether it has ended: done, dead or expired."""
+        """Whether the mail has ended: done, dead or expired."""
         return self.state in ENDED
 
     def as_json(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ SELECT began_us FROM mail_attempt WHERE mail_id = :id AND n = 1
 -- name: box
 SELECT seen_us FROM mail_box WHERE scope = :scope AND box = :box
 
--- How many mails are delivered before this one, counted up to 1,000.
+-- The number of mails that are delivered before this one, counted up to 1,000.
 -- name: ahead
 SELECT count(*) AS n FROM (
     SELECT 1 FROM mail

@@ -16,7 +16,7 @@ SQL = load(__name__)
 
 
 def find(tx: Tx, session: str) -> Row:
-    """By key in this scope, by id, or by the end of an id."""
+    """Find a session by its key in this scope, by its id, or by the end of its id."""
     row = by_key(tx, session)
     if row is None and is_id(session):
         row = tx.maybe(SQL.by_id, id=session)

@@ -63,7 +63,7 @@ SET parent_id = :parent_id, run_id = :run_id, header = :header, parts = :parts, 
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 VALUES (:thread_seq, :segment, 0, :type, :data)
 
--- Only directly after the value it was compared with, and only if no other process has added a piece there.
+-- Insert the piece only directly after the value it was compared with, if no other process has added a piece there.
 -- name: put_piece
 INSERT INTO thread_value (thread_seq, segment, n, type, data)
 SELECT v.thread_seq, v.segment, v.n + 1, CAST(:type AS TEXT), :data
