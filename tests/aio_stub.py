@@ -159,7 +159,7 @@ def _class_of(kind: type) -> ast.ClassDef:
 
 
 def _methods(tree: ast.ClassDef) -> dict[str, list[ast.FunctionDef]]:
-    """The public methods of a class: the overloads of an overloaded method, the definition of any other."""
+    """The public methods of a class. An overloaded method is listed with each overload, without its definition."""
     found: dict[str, list[ast.FunctionDef]] = defaultdict(list)
     resource = set(resources()) if tree.name == Resources.__name__ else set()
     for node in tree.body:

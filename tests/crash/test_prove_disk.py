@@ -9,7 +9,7 @@ from tests.skipping import or_skip
 
 
 def test_a_file_that_cannot_be_opened_for_a_moment_is_an_error_for_a_moment(tmp_path: Path) -> None:
-    """000-1: SQLite would keep a file that it could only open for reading, and refuse every later write."""
+    """000-1: SQLite opens a file read-only if it cannot be written. Later writes must open it again."""
     with or_skip():
         outcome = disk.run(tmp_path, seed=0, kinds=("o",))
     assert outcome.bad == []

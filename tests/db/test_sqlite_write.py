@@ -128,7 +128,7 @@ def test_a_refusal_raised_after_a_write_takes_its_own_write_back(
 
 
 def test_a_slow_body_does_not_keep_the_lock_for_those_behind_it(sf: standfast.Standfast) -> None:
-    """At its time limit the batch commits its finished writes, and the others go into the next batch."""
+    """At its time limit, the batch commits the finished writes. The other writes are in the next batch."""
     started = threading.Event()
 
     def slow(tx: Tx) -> None:

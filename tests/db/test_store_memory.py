@@ -81,7 +81,7 @@ def test_an_effect_that_begins_is_remembered_by_its_newest_row_before_it_is_sent
 
 
 def test_other_stores_are_named_as_not_read_and_the_own_one_is_not(home: Path) -> None:
-    """An answer names the stores of this host that it did not read."""
+    """The output names the stores on this host that the command did not read."""
     from standfast.views.coverage import unread_stores
 
     with standfast.open() as sf:
@@ -100,7 +100,7 @@ def test_the_directory_follows_the_state_home(home: Path, monkeypatch: pytest.Mo
 
 
 def test_the_number_of_an_effect_is_noted_before_it_is_done(home: Path) -> None:
-    """Decision 18: on every way to dispatch, the memory outside the store knows effects that may have been sent."""
+    """Decision 18: before each dispatch, the number of the effect is written into the memory outside the store."""
     seen: list[dict[str, Any]] = []
 
     def act(_: object) -> None:
@@ -284,7 +284,9 @@ def test_a_damaged_file_of_the_memory_stops_nothing(home: Path) -> None:
 
 
 def test_a_note_is_kept_while_another_handle_replaces_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An effect notes its number before it is sent. A change of the gates meanwhile must not put an older one back."""
+    """An effect records its number before it is sent. A change of gates at that time must not restore an older
+    number.
+    """
     one, two = (store_memory.Memory("sto_a", 1, store_memory.Place("sqlite", "h", "", "/s.db")) for _ in range(2))
     one.opened(1)
     noting, write = threading.Thread(target=two.note, args=(9, "h2:")), store_memory._write

@@ -57,7 +57,7 @@ def test_the_death_of_one_process_frees_what_it_held_and_nothing_else(
     tmp_path: Path,
     kind: str,
 ) -> None:
-    """002-9: both processes hold a row. The next claim gets the dead process's; the live process keeps its own."""
+    """002-9: both processes hold a row. The next claim gets the row of the dead process."""
     first, second = dead_and_alive
     hold = HOLDS[kind]
     ids = []

@@ -27,7 +27,7 @@ READY = {
     for effect in vars(module).values()
     if isinstance(effect, Declared)
 }
-"""The effects of `standfast.actions`. Other tests declare the same names, so the process's list is not asked."""
+"""The effects of `standfast.actions`. The list of declared effects also has those of other tests."""
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/concepts/actions.md"
 
@@ -39,7 +39,7 @@ def around(argv: list[str], directory: Path) -> table.Known:
 
 
 def test_the_measured_table_is_made_from_the_results() -> None:
-    """002-15: every scene was played, nothing was wrong, and at least 90 % of the doubts were settled.
+    """002-15: every scene was run, no outcome was wrong, and at least 90 % of the doubts were settled.
 
     If the page differs: python -m standfast_prove.probes.table --write docs/concepts/actions.md
     """
@@ -97,7 +97,7 @@ def test_every_entry_is_in_the_docs_with_its_settle_and_reason(action: Action) -
     ],
 )
 def test_a_command_line_is_understood_whole_or_not_at_all(line: str, name: str | None, tmp_path: Path) -> None:
-    """002-15: an option that the table does not know means that there is no probe."""
+    """002-15: if the table does not know an option, the command has no probe."""
     known = table.recognised(line.split(), str(tmp_path))
     assert (None if known is None else known.action.name) == name
 
@@ -259,7 +259,7 @@ def test_effects_of_github_and_http_happen_once(sf: standfast.Standfast, outside
 def test_an_effect_whose_answer_is_lost_is_found_and_not_sent_again(
     sf: standfast.Standfast, outside: Outside, lost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """001-34, 002-15, 002-20: the probe finds what arrived; a payment is sent again with its key."""
+    """001-34, 002-15, 002-20: the probe finds the request that arrived. A payment is sent again with its key."""
     from standfast.actions import web
 
     answers = []
@@ -281,7 +281,7 @@ def test_an_effect_whose_answer_is_lost_is_found_and_not_sent_again(
 
 
 def test_find_functions_of_github_return_none_or_raise(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
-    """002-15: only a closed pull request, or a server that does not answer, is unknown."""
+    """002-15: the outcome is unknown only for a closed pull request or a server that does not answer."""
     assert github.find_pr("a/b", "fix", "main") is None
     assert github.find_release("a/b", "v1") is None
     made = outside.pull("a/b", "fix", "main", "t", "")
@@ -300,7 +300,7 @@ def test_find_functions_of_github_return_none_or_raise(outside: Outside, monkeyp
 
 
 def test_lookups_of_github_serve_as_find_of_your_own_effects(sf: standfast.Standfast, outside: Outside) -> None:
-    """002-15, 002-20: the example of the docs; a lost answer is found by the branch, and nothing is sent again."""
+    """002-15, 002-20: the example in the docs. A lost answer is found by the branch, and nothing is sent again."""
 
     @standfast.effect("github.open_pr_of_ours", by=("repo", "branch"), find=github.find_pr)
     def open_pr(repo: str, branch: str, title: str, body: str) -> github.PullRequest:
@@ -402,7 +402,7 @@ MARKED = "LGTM <!-- standfast:review-1 -->"
 def test_a_text_is_found_by_its_marker_or_by_its_hash_and_time(
     command: list[str], written: list[str], happened: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """002-15: a marker stays when the text is edited; without one, an edited text of that time is unknown."""
+    """002-15: a marker is found in an edited text. Without a marker, an edited text of that time is unknown."""
     with Outside() as server:
         (tmp_path / "gh").write_text(f'#!/bin/sh\nexec curl -si -X "$4" "http://localhost:{server.port}/$5"\n')
         (tmp_path / "gh").chmod(0o755)
@@ -444,7 +444,7 @@ class PrivateRegistry(BaseHTTPRequestHandler):
 def test_the_login_of_a_registry_comes_only_from_the_environment(
     auth: dict[str, str], happened: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """002-15: docker's own file is not read. Without a login, a private registry is unknown and not empty."""
+    """002-15: docker's own file is not read. Without a login, the probe of a private registry answers "unknown"."""
     with ThreadingHTTPServer(("127.0.0.1", 0), PrivateRegistry) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         host = f"127.0.0.1:{server.server_port}"

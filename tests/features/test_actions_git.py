@@ -1,4 +1,4 @@
-"""The entries of git: each is recognised, read before it is sent, and looked up afterwards. Real git, real remotes."""
+"""The git actions: each command is recognised, probed before it runs, and probed afterwards. Real git, real remotes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_push_is_looked_up_at_the_remote(shop: Repository, line: str, seen: st
 
 
 def test_a_later_commit_and_a_forced_push_are_recognised_from_the_state_before(shop: Repository) -> None:
-    """002-7: the remote at the old commit means that the push did not arrive, also if history was rewritten."""
+    """002-7: if the remote is at the old commit, the push did not arrive, even if it rewrote history."""
     shop("push", "-q", "-u", "origin", "main")
     old = shop("rev-parse", "HEAD")
     new = shop.commit("two")
@@ -133,7 +133,7 @@ def test_a_command_line_that_is_not_understood_has_no_probe(line: str, tmp_path:
 
 @pytest.mark.parametrize("remote", ["--upload-pack=touch {mark}", "ext::touch% {mark}", "-oProxyCommand=touch {mark}"])
 def test_a_stored_row_makes_no_probe_run_a_command(shop: Repository, tmp_path: Path, remote: str) -> None:
-    """000-42: facts are arguments of fixed commands, and a remote that is a command is refused."""
+    """000-42: facts are passed as arguments of fixed commands, and a remote that runs a command is refused."""
     mark = tmp_path / "mark"
     refs = {"refs/heads/main": shop("rev-parse", "HEAD")}
     facts = {"action": "git push", "remote": remote.format(mark=mark), "refs": refs, "was": {}}
@@ -167,7 +167,7 @@ def test_facts_of_any_shape_are_at_most_unknown(shop: Repository, facts: dict[st
 
 
 def test_a_remote_that_does_not_answer_in_time_is_unknown(shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """002-15: a probe that runs out of time has not found out, and leaves no process behind."""
+    """002-15: a probe that runs out of time answers "unknown" and leaves no process behind."""
     held = shop.path / "held"
     os.mkfifo(held)
     reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
@@ -216,7 +216,7 @@ def test_find_functions_return_whether_it_exists_and_raise_if_they_cannot_know(s
 
 
 def test_a_lookup_of_git_serves_as_find_of_your_own_effect(sf: standfast.Standfast, shop: Repository) -> None:
-    """002-15, 002-20: the push arrived and its answer was lost; the next call finds it and sends nothing."""
+    """002-15, 002-20: the push arrived and its answer was lost. The next call finds the push and sends nothing."""
     sent = []
 
     @standfast.effect("git.ship_of_ours", by=("remote", "branch", "commit"), find=git.find_push)

@@ -1,4 +1,4 @@
-"""A probe only reads: each action of the table is probed, and afterwards nothing outside has changed."""
+"""A probe only reads: the test runs the probe of each action and compares the outside systems before and after."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scenery]:
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
 def test_a_probe_leaves_the_outside_as_it_was(action: Action, place: Scenery) -> None:
-    """002-15: nothing is sent by a probe. Servers see GET and HEAD, programs are asked to read, refs stay."""
+    """002-15: a probe sends nothing. Servers get only GET and HEAD, programs are called to read, refs are unchanged."""
     before = place.outside()
     where = Place(str(place.shop.path), time.time_ns() // 1000)
     if action.find is None:

@@ -1,4 +1,4 @@
-"""Agents: known from first use; what they hold, whether they crashed, how they are configured."""
+"""Agents: listed from their first use, with the rows they hold, whether they crashed, and their configuration."""
 
 from __future__ import annotations
 

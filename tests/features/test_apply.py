@@ -1,4 +1,4 @@
-"""Apply: dry-run, preflight and commit in front of an idempotent upsert by key and specification."""
+"""Apply: dry-run, preflight and commit of a file. Each key and specification is applied once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def actions(applied: Any) -> list[str]:
 
 
 def test_commit_makes_it_so_and_answers_with_references(sf: standfast.Standfast) -> None:
-    """000-28, 000-29: keyed by the caller's key and the specification's hash; commit returns durable refs."""
+    """000-28, 000-29: the caller's key and the hash of the specification identify a row. Commit returns durable
+    refs.
+    """
     applied = sf.apply(FLEET, key="k", mode="commit")
     assert (actions(applied), applied.problems, applied.replayed) == (["new"] * 7, (), False)
     keys, publish, release = (sf.tasks.get(applied.refs[f"tasks[{n}]"] or "") for n in range(3))
@@ -119,7 +121,7 @@ def test_a_task_that_is_done_stays_done(sf: standfast.Standfast) -> None:
 
 
 def test_dry_run_and_preflight_write_nothing_at_all(sf: standfast.Standfast) -> None:
-    """000-29: dry-run and preflight in front of the commit."""
+    """000-29: dry-run and preflight come before the commit."""
     sf.apply(FLEET, key="k", mode="commit")
     before = contents(sf)
     for mode in ("dry-run", "preflight"):
@@ -162,7 +164,7 @@ def test_preflight_names_each_check_that_fails_and_the_commit_changes_nothing(sf
 
 
 def test_what_only_the_commit_can_see_takes_everything_back(sf: standfast.Standfast) -> None:
-    """A circle through a task of the file and one of the store is refused in the transaction, which is rolled back."""
+    """A circle between a task of the file and one of the store is found in the transaction, which is rolled back."""
     old, older = sf.tasks.add("old"), sf.tasks.add("older")
     sf.tasks.need(old.id, older.id)
     before = contents(sf)
@@ -335,7 +337,7 @@ def test_a_dry_run_makes_no_schema_on_a_server_either(home: Path, pg_database: s
 
 
 def test_a_dry_run_does_not_bring_an_old_store_up_to_date(home: Path) -> None:
-    """With a later migration that only this test has, the store of today is an old one."""
+    """A later migration, which only this test has, makes the current store an old one."""
     assert run("task", "add", "x", home=home).returncode == 0
     place = home / ".standfast" / "standfast.db"
     before = place.read_bytes()

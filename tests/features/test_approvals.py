@@ -119,7 +119,7 @@ def test_an_approval_belongs_to_one_effect(sf: standfast.Standfast) -> None:
 
 
 def test_other_arguments_need_another_approval_of_the_effect(sf: standfast.Standfast) -> None:
-    """The whole intent is approved, text by the LLM included."""
+    """The approval covers the whole intent, including text written by the LLM."""
     effect = plan(sf, {"body": "fixes the parser"})
     first = asked(sf, effect)
     sf.approvals.grant(first, approver="ada")

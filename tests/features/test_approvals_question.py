@@ -129,7 +129,7 @@ def test_a_question_that_was_changed_in_the_store_is_not_granted(sf: standfast.S
 
 
 def test_the_request_in_the_question_is_the_one_that_was_made(sf: standfast.Standfast) -> None:
-    """R13: who asked, why and until when come from the hashed text; rows that an agent changes later do not count."""
+    """R13: requester, reason and deadline come from the hashed text, not from rows that an agent may have changed."""
     with sf.session("night", agent="coder") as s:
         s.decide("refund it", why="order 1042 was lost")
         description = {"description": "Refund the customer " + "x" * 1000}
@@ -169,7 +169,7 @@ def test_requests_at_once_make_one_question(engine_url: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("forged", ["attempts = 9", "attempts_used = -9"])
 def test_a_forged_number_of_attempts_allows_nothing(sf: standfast.Standfast, forged: str) -> None:
-    """R14: the number of dispatches is the one in the question, for any value of the row."""
+    """R14: the number in the question limits the dispatches, not the number in the row."""
 
     def begin() -> standfast.Effect:
         return sf.effects.begin("shop.refund", {"cents": 4200}, key="r:1", approve=True)

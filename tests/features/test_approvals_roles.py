@@ -35,7 +35,7 @@ PREFIX = "t_shared"
 
 @pytest.fixture(scope="module")
 def with_roles(pg_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A store with every role and a login for each, to be copied for each test. Roles belong to the whole server."""
+    """A store with every role and a login for each. Tests copy it, because roles belong to the whole server."""
     with fresh_database(pg_url) as url:
         standfast.open(url, data_dir=tmp_path_factory.mktemp("roles")).close()
         roles.create(url, PREFIX)
@@ -50,14 +50,14 @@ def with_roles(pg_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def pg_database(request: pytest.FixtureRequest, pg_url: str) -> Iterator[str]:
-    """Empty; for a test that asks for `as_role` too, a store with the roles."""
+    """An empty database, or a store with the roles for a test that also uses `as_role`."""
     if "as_role" not in request.fixturenames:
         with fresh_database(pg_url) as url:
             yield url
         return
     with fresh_database(pg_url, template=request.getfixturevalue("with_roles")) as url:
         name = str(conninfo_to_dict(url)["dbname"])
-        sql(url, f"GRANT CREATE ON DATABASE {name} TO {PREFIX}_owner")  # a copy has the grants of tables only
+        sql(url, f"GRANT CREATE ON DATABASE {name} TO {PREFIX}_owner")  # a copied database has grants for tables only
         SHARED.add(name)
         yield url
 
@@ -214,7 +214,9 @@ FORGERIES = {
 def test_an_agent_that_writes_sql_of_its_own_is_refused(
     opened: Callable[[str], standfast.Standfast], as_role: AsRole, pg_database: str
 ) -> None:
-    """R13, R14, R24, R25, 002-25: grant, reuse, widen, forge; loops, runs, gates, journal, meta, stored commands."""
+    """R13, R14, R24, R25, 002-25: the agent may not grant, reuse, widen or forge approvals, or write protected
+    tables.
+    """
     agent = opened("writer")
     agent.approvals.request(plan(agent))
     agent.state.set("branch", "main")
@@ -237,7 +239,7 @@ def protected(url: str) -> dict[str, list[object]]:
 
 
 def test_the_owner_can_do_what_the_agent_cannot(opened: Callable[[str], standfast.Standfast], as_role: AsRole) -> None:
-    """The control: it is the role that refuses, not the statement."""
+    """The control: the owner may run the same statements, so the role is the reason for the refusal."""
     agent = opened("writer")
     effect = plan(agent)
     id = agent.approvals.request(effect).id
@@ -254,7 +256,7 @@ def test_generated_statements_of_an_agent_gain_nothing(pg_database: str, tmp_pat
 
 
 def test_with_the_owners_role_the_same_statements_break_it(pg_database: str, tmp_path: Path) -> None:
-    """The control of the campaign."""
+    """The control: with the owner's role, the campaign finds violations."""
     assert hostile_sql.run(tmp_path, url=pg_database, seed=1, statements=60, owner=True).bad
 
 
@@ -366,7 +368,7 @@ def test_an_agent_reserves_and_settles_and_the_operators_role_changes_a_limit(
 
 @pytest.mark.parametrize("role", ["daemon", "writer"])
 def test_every_method_works_with_its_role(as_role: AsRole, tmp_path: Path, role: str) -> None:
-    """002-25: the role of an agent, or of the operator, is enough for each method but the answer to an approval."""
+    """002-25: the role of an agent or an operator is enough for each method, except for answering an approval."""
     names = walks.Names()
     with walks.opened(as_role(role), tmp_path, names) as sf:
         for name, resource in walks.RESOURCES.items():
@@ -430,7 +432,9 @@ def test_a_hook_asks_with_the_role_of_an_agent_and_passes_once(
 def test_a_daemon_works_with_its_role_and_runs_nothing_of_an_agent(
     as_role: AsRole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R24: every part of the daemon, with the role `daemon`; the agent's role cannot add what it would run."""
+    """R24: every part of the daemon works with the role `daemon`. The agent's role cannot add commands for the
+    daemon.
+    """
     at_us = SYSTEM.now_us() // SECOND_US * SECOND_US + 30 * MINUTE_US
     with daemons.opened(as_role("daemon"), tmp_path / "data") as now:
         now.loops.add("nightly", daemons.noting(tmp_path / "ran"), at=when.utc(at_us), cwd="/")
@@ -460,7 +464,7 @@ def test_the_mcp_server_works_with_the_role_of_an_agent(opened: Callable[[str], 
 def test_a_reader_reads_everything_and_an_auditor_no_payload(
     opened: Callable[[str], standfast.Standfast],
 ) -> None:
-    """002-18: an audit needs no payload."""
+    """002-18: an auditor needs no payload, and cannot read it."""
     opened("writer").tasks.add("write it")
     reader, auditor = opened("reader"), opened("auditor")
     assert list(reader.rows("SELECT data FROM event"))
@@ -605,7 +609,7 @@ def test_doctor_names_the_process_that_others_wait_for(
 
 @pytest.fixture
 def low(pg_database: str) -> Iterator[str]:
-    """The URL of a role that may create a schema, and nothing else."""
+    """The URL of a role that may create a schema but has no other right."""
     name = f"low_{prefix_of(pg_database)}"
     database = conninfo_to_dict(pg_database)["dbname"]
     sql(pg_database, f"CREATE ROLE {name} LOGIN PASSWORD 'p'", f"GRANT CREATE ON DATABASE {database} TO {name}")
@@ -673,7 +677,7 @@ def test_a_named_owner_is_trusted_and_doctor_lists_objects_of_others(
 
 
 def test_a_url_with_our_own_parameters_is_peeked_at(pg_database: str, tmp_path: Path) -> None:
-    """`apply` asks for the schema before it opens the store."""
+    """`apply` looks up the schema before it opens the store."""
     from standfast.db.migrations import LATEST
     from standfast.db.schema_version import schema_version
 
@@ -703,7 +707,7 @@ def test_a_member_of_the_owner_opens_and_migrates_as_the_owner(
 
 
 def test_a_copy_by_a_role_is_whole_or_refused(opened: Callable[[str], standfast.Standfast], tmp_path: Path) -> None:
-    """001-54, R25: the roles that read every column copy every row; the auditor, who does not, gets no copy."""
+    """001-54, R25: roles that read every column can copy every row. The auditor cannot, and so gets no copy."""
     person = opened("daemon")
     with person.session("talk") as s:
         s.say("user", "hello")

@@ -142,7 +142,7 @@ def test_removed_bytes_go_once_nothing_speaks_of_them(timed: standfast.Standfast
 
 
 def leave_garbage(sf: standfast.Standfast, at: str) -> None:
-    """Be interrupted at a crash point, as a killed process would be: nothing is cleaned up."""
+    """Raise at a crash point without cleaning up, as a kill would."""
     code = """
 import sys
 import standfast
@@ -196,7 +196,7 @@ def test_files_of_other_programs_are_not_touched(on_files: standfast.Standfast, 
 def test_the_collector_waits_for_a_put_that_has_not_reached_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Old bytes are put again: between the rename and the row they must not be taken for garbage."""
+    """Old bytes are stored again: the collector must not remove them between the rename and the insert of the row."""
     clock = ManualClock()
     with standfast.open(tmp_path / "standfast.db", clock=clock) as sf:
         at_the_row, go_on = threading.Event(), threading.Event()

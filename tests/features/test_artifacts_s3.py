@@ -52,7 +52,7 @@ def named(digest: str) -> str:
 
 
 def test_the_bytes_are_in_the_bucket_and_the_row_has_the_hash(away: standfast.Standfast, bucket: Bucket) -> None:
-    """002-48: the hash names the object, no copy is beside the store, and every read compares the hash."""
+    """002-48: the object is named by its hash, the bytes are only in the bucket, and every read compares the hash."""
     made = away.artifacts.put(DATA, name="log")
     assert made.uri == f"{WHERE}/{named(made.digest)}"
     assert b"".join(bucket.read(named(made.digest))) == DATA
@@ -66,7 +66,7 @@ def test_the_bytes_are_in_the_bucket_and_the_row_has_the_hash(away: standfast.St
 
 @pytest.mark.parametrize("how", ["changed", "cut", "longer", "missing"])
 def test_other_bytes_are_not_handed_out(away: standfast.Standfast, bucket: Bucket, how: str, tmp_path: Path) -> None:
-    """002-48: damage of an object is named, and the same bytes put again repair it."""
+    """002-48: the error names the damaged object, and putting the same bytes again repairs it."""
     made = away.artifacts.put(DATA, name="log")
     changed = {"changed": b"x" + DATA[1:], "cut": DATA[:-1], "longer": DATA + b"x"}
     if how == "missing":
@@ -102,7 +102,7 @@ def test_results_and_scratch_stay_beside_the_store(away: standfast.Standfast, mo
 
 
 def test_putting_again_moves_the_bytes(away: standfast.Standfast) -> None:
-    """002-48: into the bucket once it is configured, and out of it once it is not; the row and its id stay."""
+    """002-48: with a bucket in the configuration, the bytes move into it, and later out of it. Row and id stay."""
     away._store.artifact_bucket = None
     local = away.artifacts.put(DATA, name="log", retention="scratch")
     away._store.artifact_bucket = WHERE
@@ -115,7 +115,7 @@ def test_putting_again_moves_the_bytes(away: standfast.Standfast) -> None:
 
 
 def test_a_copy_leaves_them_in_the_bucket(away: standfast.Standfast, tmp_path: Path) -> None:
-    """002-48: the copy has the row with the hash; the restored store reads the object and compares it."""
+    """002-48: a copy of the store has the row with the hash. The restored store reads the object and compares it."""
     made = away.artifacts.put(DATA, name="log")
     away._store.artifact_bucket = None
     away.artifacts.put(b"beside the store", name="local")
@@ -139,7 +139,7 @@ with standfast.open(sys.argv[1], data_dir=sys.argv[2]) as sf:
 
 
 def test_killed_between_the_object_and_the_row(engine_url: str, bucket: Bucket, tmp_path: Path) -> None:
-    """002-48: no row names the object, and the same call again stores it; the bucket comes from config.toml."""
+    """002-48: no row names the object, and repeating the call stores one. The bucket is named in config.toml."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "config.toml").write_text(f'artifact_bucket = "{WHERE}"\n')
     command = [sys.executable, "-c", PUT, engine_url, str(tmp_path / "data")]
@@ -156,7 +156,7 @@ def test_killed_between_the_object_and_the_row(engine_url: str, bucket: Bucket, 
 def test_a_line_cut_in_the_middle(
     away: standfast.Standfast, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """002-48: an upload that is cut leaves no row; a download that is cut gives no bytes; both work again after."""
+    """002-48: an interrupted upload leaves no row, and an interrupted download returns no bytes. Both then succeed."""
     made = away.artifacts.put(DATA, name="whole")
     with s3.cut_after(server["AWS_ENDPOINT_URL"], 50_000) as cut:
         monkeypatch.setenv("AWS_ENDPOINT_URL", cut)

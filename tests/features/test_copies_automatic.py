@@ -1,4 +1,4 @@
-"""Copies that standfast takes by itself, and what `doctor`, `status` and `where` say of copies."""
+"""Copies that standfast takes automatically, and the report of copies in `doctor`, `status` and `where`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answer(home: Path, *words: str) -> Any:
 def test_the_daemon_copies_hourly_if_anything_happened(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-42: a new store is not copied, and none twice in an hour or without a change since the last copy."""
+    """000-42: no copy of a new store, none twice within an hour, and none without a change since the last copy."""
     monkeypatch.setenv("STANDFAST_COPIES_DIR", str(tmp_path / "copies"))
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
@@ -93,7 +93,7 @@ def test_the_daemon_applies_the_rule_without_asking(tmp_path: Path, monkeypatch:
 
 
 def test_a_copy_that_fails_is_reported_once_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """003-42: the daemon shows it as the part `copy`; loops fire meanwhile."""
+    """003-42: the daemon reports the failure as its part `copy`, and loops continue to fire."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("STANDFAST_COPIES_DIR", str(tmp_path / "file"))
     with standfast.open(data_dir=tmp_path / "data") as sf:
@@ -135,7 +135,7 @@ def test_a_copy_is_taken_before_a_migration_and_not_of_a_fresh_store(engine_url:
 
 
 def test_a_migration_waits_for_its_copy(home: Path) -> None:
-    """002-19: where the copy cannot be taken the store is not migrated; the configuration turns copies off."""
+    """002-19: if the copy fails, the store is not migrated. The configuration can turn these copies off."""
     answer(home, "task", "add", "one")
     settings = config.load()
     with standfast.open() as sf:
@@ -153,7 +153,7 @@ def test_a_migration_waits_for_its_copy(home: Path) -> None:
 
 
 def test_a_reset_takes_a_copy_first(home: Path) -> None:
-    """R33, RULES 12: before each destructive command; the copy restores although the store is forgotten."""
+    """R33, RULES 12: a copy is taken before each destructive command, and can be restored after the reset."""
     answer(home, "task", "add", "one")
     plan = json.loads(remembering.run(home, "store", "reset", "--json").stdout)["data"]
     answer(home, "store", "reset", "--confirm", plan["hash"])
@@ -205,7 +205,7 @@ def test_a_copy_is_taken_before_each_destructive_command(home: Path, engine_url:
 
 
 def test_doctor_and_status_warn_when_the_last_verified_copy_is_old(tmp_path: Path) -> None:
-    """000-43, 001-30: older than `[copies] max_age` asks for; a store without any copy is no warning."""
+    """000-43, 001-30: older than `[copies] max_age`. A store without any copy causes no warning."""
     home = tmp_path
     path = home / ".standfast" / "standfast.db"
     from tests.interfaces.test_cli import run
@@ -254,7 +254,7 @@ def test_where_prints_store_copies_spool_and_configuration_with_sizes(tmp_path: 
 
 
 def test_the_variable_comes_before_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 3: environment before configuration, for where copies go and for what `where` prints."""
+    """DESIGN 3: the environment comes before the configuration, for the place of copies and the output of `where`."""
     from tests.interfaces.test_cli import run
 
     (tmp_path / "config.toml").write_text(f'[copies]\nto = "{tmp_path}/there"\n')
@@ -274,7 +274,7 @@ def test_the_variable_comes_before_the_configuration(tmp_path: Path, monkeypatch
     ["copies = 1", "[copies]\nenabled = 1", '[copies]\nkeep = "all"', '[copies]\nmax_age = "x"', '[copies]\nx = "y"'],
 )
 def test_a_wrong_value_for_copies_is_refused_by_name(tmp_path: Path, text: str) -> None:
-    """003-42: before anything is taken or removed."""
+    """003-42: the value is refused before a copy is taken or removed."""
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(standfast.InvalidInput, match="wrong value for 'copies'"):
         config.load(data_dir=tmp_path)

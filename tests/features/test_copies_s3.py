@@ -35,7 +35,7 @@ def reachable(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dic
 def test_a_copy_in_s3_from_taking_to_restoring(
     sf: standfast.Standfast, reachable: dict[str, str], tmp_path: Path
 ) -> None:
-    """000-42, 002-48: the same files as in a directory, artifacts by content, credentials from the environment."""
+    """000-42, 002-48: the files are those of a directory, and the credentials come from the environment."""
     kept = sf.artifacts.put(os.urandom(700_000), name="log")
     sf.tasks.add("one")
     first = sf.backup(PLACE)
@@ -76,7 +76,7 @@ def test_damage_in_s3_is_named(sf: standfast.Standfast, reachable: dict[str, str
 def test_a_service_that_hangs_up_in_the_middle_leaves_no_copy(
     sf: standfast.Standfast, reachable: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-42: the message names the copy; the copy of before verifies, and the next one is taken."""
+    """003-42: the error names the copy. The earlier copy verifies, and the next copy is taken."""
     sf.artifacts.put(os.urandom(700_000), name="log")
     before = sf.backup(PLACE)
     sf.artifacts.put(os.urandom(700_000), name="other")

@@ -29,7 +29,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 def test_repeated_grants_with_one_key_count_once(sf: standfast.Standfast) -> None:
-    """000-21, 000-22: monthly grant ↔ invoice, top-up ↔ payment; replayed, no double credit."""
+    """000-21, 000-22: one key per invoice or payment. A replay grants no second credit."""
     first = sf.credits.grant("ada", 1000, key="monthly:invoice_2026_11", reason="November")
     assert (first.amount, first.unit, first.fresh) == (1000, "credits", True)
     again = sf.credits.grant("ada", 1000, key="monthly:invoice_2026_11", reason="other words do not count")
@@ -83,7 +83,7 @@ def test_what_has_happened_is_recorded_below_zero_too(sf: standfast.Standfast) -
 def test_a_new_process_reads_only_what_was_added_since_the_last_stored_sum(
     engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long an account's history is, its first spend and its first balance read at most so many entries."""
+    """For any length of history, the first spend and the first balance read at most this number of entries."""
     monkeypatch.setattr(credits, "SUMMED_AT", 5)
     with standfast.open(engine_url, data_dir=tmp_path / "data") as sf:
         for n in range(23):
@@ -108,7 +108,7 @@ def test_a_new_process_reads_only_what_was_added_since_the_last_stored_sum(
 
 
 class _Watched:
-    """A transaction that notes from which entry on a balance is added up."""
+    """A transaction that records the first entry that a balance adds up."""
 
     def __init__(self, tx: Any, asked: list[int]) -> None:
         self._tx = tx
@@ -323,7 +323,7 @@ def grab(url: str, data: str, number: int, out: str) -> None:
 
 
 def test_spends_at_once_cannot_have_the_last_credit_twice(nursery: Nursery, engine_url: str, tmp_path: Path) -> None:
-    """On PostgreSQL two transactions do not see each other: entries of one account take turns."""
+    """On PostgreSQL two transactions do not see each other, so those of one account run one after the other."""
     data = str(tmp_path / "data")
     with standfast.open(engine_url, data_dir=data) as sf:
         sf.credits.grant("ada", 100, key="g")

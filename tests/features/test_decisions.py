@@ -166,7 +166,7 @@ def test_two_sub_agents_may_decide_the_same(sf: standfast.Standfast) -> None:
 
 
 def test_a_failed_one_is_taken_up_again(sf: standfast.Standfast) -> None:
-    """The journal keeps that it failed; the record says how it ended."""
+    """The journal has the failure, and the record has the final outcome."""
     with pytest.raises(ConnectionError), sf.session("k") as s, s.decide("deploy") as d:
         raise ConnectionError("down")
     with sf.session("k") as s, s.decide("deploy") as again:
@@ -217,7 +217,7 @@ def test_a_forked_child_closes_nothing_of_its_parents(sf: standfast.Standfast) -
 
 
 def test_death_between_deciding_and_acting_is_found(tmp_path: Path) -> None:
-    """001-34, 001-35: the next process finds the decision incomplete, and takes it up."""
+    """001-34, 001-35: the next process finds the open decision and continues it."""
     code = """
 import os, sys, standfast
 with standfast.open(sys.argv[1]) as sf, sf.session("k") as s, s.decide("deploy", then="make deploy"):
@@ -271,7 +271,7 @@ def test_deciding_takes_part_in_a_transaction(sf: standfast.Standfast) -> None:
 
 
 def test_record_and_done_are_two_commands_of_one_decision(sf: standfast.Standfast) -> None:
-    """001-9: recorded with its rationale and its session; the newest first."""
+    """001-9: a decision has its rationale and its session. The newest is listed first."""
     with sf.session("k", agent="coder"):
         first = sf.decisions.record("upgrade", why="a hole", then="pip install -U", session="k")
         assert first.agent == "coder"
@@ -310,7 +310,7 @@ def test_a_closed_decision_stays_closed(sf: standfast.Standfast) -> None:
 
 
 def test_standing_orders_come_first_until_they_are_withdrawn(sf: standfast.Standfast) -> None:
-    """001-16, 001-31, 001-32: kept as explicit rules, always shown before recent ones."""
+    """001-16, 001-31, 001-32: standing orders are explicit rules, always listed before recent decisions."""
     order = sf.decisions.record("write to a file, not to context only", why="contexts end", standing=True)
     assert sf.decisions.record("write to a file, not to context only", standing=True).id == order.id
     recent = [sf.decisions.record(f"d{n}").what for n in range(5)]
@@ -471,7 +471,7 @@ def test_what_a_control_catches_is_a_report(sf: standfast.Standfast) -> None:
 
 
 def test_effects_that_went_out_undecided_are_listed(timed: standfast.Standfast, clock: ManualClock) -> None:
-    """001-38: one query over the times of effects and decisions."""
+    """001-38: one query compares the times of effects and decisions."""
 
     def act(name: str) -> None:
         clock.advance("1s")

@@ -1,4 +1,4 @@
-"""Digests of the journal: a row that was changed, removed or added later is named."""
+"""Digests of the journal: `verify` names a row that was changed, removed or added later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STRETCH = 20
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short stretches, and on PostgreSQL no wait: no transaction of another process runs here."""
+    """Digests over few rows. On PostgreSQL there is no wait, because no other process runs a transaction."""
     monkeypatch.setattr(digests, "STRETCH", STRETCH)
     monkeypatch.setattr(digests, "SETTLED_US", -1_000_000_000)
 
@@ -88,7 +88,7 @@ def test_a_cut_tail_is_found_by_its_digest_or_a_witness(sf: Standfast, vandal: V
 
 
 def test_what_was_written_again_as_a_whole_needs_a_witness(sf: Standfast, vandal: Vandal) -> None:
-    """The digests are in the store too: only a digest that was kept elsewhere proves more."""
+    """The store also has the digests, so only a digest kept elsewhere detects a rewrite of all rows."""
     witness = sf.journal.check().witness
     vandal.edit(seqs(sf)[5], "actor")
     vandal.rewrite_digests(sf)
@@ -149,7 +149,7 @@ def test_a_manifest_is_a_witness(
 
 
 def test_a_restored_copy_is_checked_without_writing(sf: Standfast, vandal: Vandal, tmp_path: Path) -> None:
-    """001-75: also rows that had no digest when the copy was taken; the restored store is read only."""
+    """001-75: this includes rows without a digest in the copy. The restored store is read only."""
     source = Source(sf.engine.name, sf.engine.identity, sf.engine.store_id)
     root = Directory(str(tmp_path / "copies"))
     made = take(source, root, Order("before migration 1 to 2", None, 0, quiet))
@@ -161,7 +161,7 @@ def test_a_restored_copy_is_checked_without_writing(sf: Standfast, vandal: Vanda
 
 
 def test_digests_of_two_processes_are_the_same(sf: Standfast, vandal: Vandal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both make the digest of one stretch: the second finds it there."""
+    """Both processes compute one digest. The second one finds it in the store."""
     make: Callable[..., None] = digests._put
 
     def twice(*args: Any) -> None:

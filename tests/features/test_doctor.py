@@ -64,7 +64,7 @@ def states(**wanted: Any) -> dict[str, str]:
 
 
 def stock_sqlite(path: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """The system's own sqlite3, in another process: never two libraries on our file in one."""
+    """The system's sqlite3 in another process, because one process must not use two SQLite libraries on one file."""
     code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit()"
     return subprocess.run([sys.executable, "-c", code, str(path), script], capture_output=True, text=True)
 
@@ -269,7 +269,7 @@ def test_lost_guards_are_found_and_put_back(store: Path) -> None:
 
 
 def test_a_guard_that_refuses_nothing_is_replaced(store: Path) -> None:
-    """000-30: a trigger of the right name that another program emptied."""
+    """000-30: another program replaced the trigger by one with the same name and an empty body."""
     empty = "CREATE TRIGGER guard_event_update BEFORE update ON event BEGIN SELECT 1; END"
     assert stock_sqlite(store, f"DROP TRIGGER guard_event_update; {empty}").returncode == 0
     assert findings()["guard"].text == "other programs could write event"
@@ -282,7 +282,7 @@ def test_a_guard_that_refuses_nothing_is_replaced(store: Path) -> None:
 
 
 def damage(url: str, script: str) -> None:
-    """Run statements as another program could: with stock sqlite3 or psql."""
+    """Run statements with stock sqlite3 or psql, as another program could."""
     if not url.startswith("postgres"):
         done = stock_sqlite(Path(url), script)
         assert done.returncode == 0, done.stderr
@@ -326,7 +326,7 @@ def test_an_object_of_ours_that_was_dropped_is_an_error(either: str, script: str
 
 
 def test_a_dropped_table_is_damage_to_every_command(either: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """001-8: not an I/O error, and the next command is doctor."""
+    """001-8: the error says that the store is damaged, and its hint is the command doctor."""
     damage(either, "DROP TABLE task" + (" CASCADE" if either.startswith("postgres") else ""))
     with standfast.open() as sf:
         for use in (sf.tasks.list, lambda: sf.tasks.add("x")):
@@ -393,7 +393,7 @@ def test_an_index_that_lacks_rows_is_found(store: Path) -> None:
 def test_the_check_reports_pages_and_then_tables(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-40: each line has how much is done and how much there is."""
+    """003-40: each line has the number of checked pages or tables and the total."""
     from standfast.db.sqlite import integrity
 
     monkeypatch.setattr(integrity, "REPORT_EVERY_S", 0.0)
@@ -410,7 +410,7 @@ def test_the_check_reports_pages_and_then_tables(
 def test_a_long_check_prints_its_progress(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-40: a line on stderr for anything over a second; stdout stays data."""
+    """003-40: a check of more than a second prints a line on stderr. stdout has only data."""
     from standfast.db.sqlite import integrity
 
     seconds = itertools.count()
@@ -494,7 +494,7 @@ def test_settings_are_examined_too(store: Path) -> None:
 def test_a_server_that_does_not_answer_is_an_error_without_its_password(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-24: a driver quotes its argument; no message of ours may."""
+    """003-24: the driver's error has the URL, but standfast's messages must not show the password."""
     monkeypatch.setenv("STANDFAST_DB_URL", "postgresql://ada:hunter2@127.0.0.1:1/state?connect_timeout=1")
     found = findings()
     assert [finding.state for finding in found.values() if finding.state != "ok"] == ["error"]

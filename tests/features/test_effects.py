@@ -161,7 +161,7 @@ def test_plain_is_the_plain_function(github: Github) -> None:
 def test_an_llm_that_words_the_body_differently_after_a_crash_sends_one_request(
     sf: standfast.Standfast, github: Github
 ) -> None:
-    """The body text is not part of the effect's identity. The journal records the difference."""
+    """The effect's identity does not include the body text. The journal records the difference."""
     open_pr = declared(github)
     with sf.session("fix-42"):
         open_pr(repo="a/b", branch="fix-42", title="Fix the parser", body="One way to say it.")
@@ -174,7 +174,7 @@ def test_an_llm_that_words_the_body_differently_after_a_crash_sends_one_request(
 
 
 def test_push_fix_push_is_two_pushes(sf: standfast.Standfast, github: Github) -> None:
-    """What makes two pushes different is named in `by`."""
+    """`by` includes the commit, so the two pushes are two effects."""
 
     @standfast.effect("git.push", by=("branch", "head"))
     def push(branch: str, head: str, message: str) -> int:
@@ -386,7 +386,7 @@ def test_an_effect_inside_a_transaction_is_refused(sf: standfast.Standfast) -> N
 
 
 def test_the_split_form_is_planned_inside_a_transaction_and_sent_after_it(sf: standfast.Standfast) -> None:
-    """000-19: an intent that a rollback takes back would be sent without a record."""
+    """000-19: if the transaction rolled back after sending, the effect would have no record."""
     with sf.transaction() as tx:
         with pytest.raises(standfast.InvalidInput, match=r"effects\.begin cannot run inside a transaction"):
             tx.effects.begin("pay", {"n": 1}, key="a")
@@ -460,7 +460,7 @@ def test_a_result_that_cannot_be_stored_leaves_the_effect_in_doubt(sf: standfast
 
 
 def test_a_late_writer_with_an_old_attempt_is_refused_and_its_result_discarded(sf: standfast.Standfast) -> None:
-    """A paused process wakes up after another process has taken its effect over."""
+    """A paused process resumes after another process has taken over its effect."""
 
     def asleep(call: standfast.Call) -> str:
         one_at_a_time._under_way.clear()  # another process sleeps
@@ -561,7 +561,7 @@ def test_idempotent_sends_the_first_arguments_again_with_the_same_key(sf: standf
 
 
 def test_a_repetition_that_was_not_sent_leaves_the_doubt_about_the_attempt_before_it(sf: standfast.Standfast) -> None:
-    """Found by a simulation: it was taken for a proof that nothing had ever been sent."""
+    """The refusal of the repeated attempt does not prove that the first attempt was never sent."""
     id = begun(sf)
 
     def refused(call: standfast.Call) -> None:
@@ -611,7 +611,7 @@ def test_not_applied_counts_at_once_only_if_the_holder_is_known_to_be_dead(
 
 
 def test_a_plain_effect_in_doubt_waits_for_a_person(sf: standfast.Standfast, github: Github) -> None:
-    """001-37: otherwise it is in doubt, and a person decides."""
+    """001-37: without probe or key, the effect is in doubt and a person decides."""
     id = begun(sf)
     with pytest.raises(standfast.EffectInDoubt, match="its process is gone"), sf.session("a") as s:
         pay(s, [])
@@ -633,7 +633,7 @@ def test_resolved_as_not_applied_it_is_sent_by_the_next_call(sf: standfast.Stand
 def test_an_interrupted_call_of_this_very_process_is_in_doubt_for_its_next_call(
     sf: standfast.Standfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store failed while the doubt was to be recorded: the lease is still ours, and no call runs."""
+    """The store failed while recording the doubt: this process still has the lease, but runs no call."""
 
     def full(*_: object) -> None:
         raise standfast.StorageError("the disk is full")
@@ -920,7 +920,9 @@ def test_an_actor_holds_what_it_began_until_its_time_is_up(engine_url: str, tmp_
 
 
 def test_a_probe_of_one_attempt_does_not_settle_the_next(sf: standfast.Standfast) -> None:
-    """002-15: two people look at attempt 1; one settles it, it is sent and lost again, then the other speaks."""
+    """002-15: two people look at attempt 1. One settles it, the effect is sent and lost again, then the other
+    answers.
+    """
     sf.effects.begin("d", key="d")
     orphan(sf, "d")
     seen = sf.effects.in_doubt()[0]
@@ -950,7 +952,7 @@ def test_resolve_needs_evidence_and_settles_only_effects_in_doubt(sf: standfast.
 
 
 def test_the_ledger_answers_whether_replay_is_safe(sf: standfast.Standfast) -> None:
-    """002-7, 002-15: replay, skip, probe, or ask a person; and the reason."""
+    """002-7, 002-15: the answer is replay, skip, probe, or ask a person, with the reason."""
 
     def verdict(key: str) -> str:
         return sf.effects.may_replay(key).action
@@ -1152,7 +1154,9 @@ def test_numbers_of_a_key_are_found_however_high_they_are(sf: standfast.Standfas
 
 
 def test_an_effect_names_the_task_it_is_done_for(sf: standfast.Standfast) -> None:
-    """002-40: by the task's id, the end of it or its fingerprint; it is no part of what identifies the effect."""
+    """002-40: the task is given by its id, the end of its id or its fingerprint. It is not part of the effect's
+    identity.
+    """
     task, other = sf.tasks.add("deploy it"), sf.tasks.add("something else")
     for n, name in enumerate((task.id, task.id[-6:], task.fingerprint)):
         assert sf.effects.begin("deploy", n, task=name).task_id == task.id

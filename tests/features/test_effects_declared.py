@@ -1,4 +1,4 @@
-"""What a declaration may say: by, find, leave_out, approve, wait, retry. On both engines."""
+"""The options of a declaration: by, find, leave_out, approve, wait, retry. On both engines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def timed(engine_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[stand
 
 
 def test_by_is_required_and_all_means_all_arguments(sf: standfast.Standfast) -> None:
-    """002-10: without `by`, text of the LLM would silently be part of the identity."""
+    """002-10: without `by`, text written by the LLM would be part of the identity."""
     undeclared: Any = standfast.effect
     with pytest.raises(standfast.InvalidInput, match="by is missing"):
         undeclared("push")
@@ -101,7 +101,7 @@ def test_find_returns_the_result_of_what_happened(sf: standfast.Standfast) -> No
 
 
 def test_a_declaration_that_has_ended_leaves_the_one_before_it() -> None:
-    """000-22: a program that died left a doubt; a later declaration of the same name must not hide the probe."""
+    """000-22: a dead program left a doubt. A later declaration of the same name must not replace its probe."""
 
     @standfast.effect("shared.push", by=("branch",), find=lambda branch: "found")
     def push(branch: str) -> str:
@@ -115,7 +115,7 @@ def test_a_declaration_that_has_ended_leaves_the_one_before_it() -> None:
 
 
 def test_find_that_returns_none_means_that_it_did_not_happen(timed: standfast.Standfast) -> None:
-    """000-22: a negative answer counts after `settle`, and then this call sends the effect."""
+    """000-22: a negative answer counts after `settle`. This call then sends the effect."""
     sent: list[str] = []
     asked: list[int] = []
     open_pr = lost_after(lambda repo: asked.append(1), sent)
@@ -165,7 +165,9 @@ def test_find_of_an_effect_without_a_result_returns_a_bool(
 def test_find_that_returns_something_else_is_an_error_and_changes_nothing(
     sf: standfast.Standfast, value: object
 ) -> None:
-    """RULES 4: a bool of a find with a result is ambiguous, and a value that does not fit could never be returned."""
+    """RULES 4: a bool from `find` is ambiguous if the effect has a result. A value of another type cannot be
+    returned.
+    """
     sent: list[str] = []
     open_pr = lost_after(lambda: value, sent)
     with sf.session("a"):
@@ -234,7 +236,7 @@ def test_another_call_of_the_session_asks_the_find_of_the_effect_in_doubt(sf: st
 
 
 def test_a_left_out_parameter_reaches_the_function_and_is_not_recorded(sf: standfast.Standfast) -> None:
-    """002-10: a client object cannot be JSON, and is no part of the intent."""
+    """002-10: a client object cannot be JSON, so it is not part of the intent."""
     clients: list[object] = []
 
     @standfast.effect("pay", by=standfast.ALL, leave_out=("client",))
@@ -252,7 +254,7 @@ def test_a_left_out_parameter_reaches_the_function_and_is_not_recorded(sf: stand
 
 
 def test_the_context_of_a_framework_is_left_out_automatically(sf: standfast.Standfast) -> None:
-    """002-20: the parameters that LangGraph fills in are no part of the intent."""
+    """002-20: parameters that LangGraph passes are not part of the intent."""
     from typing import Annotated
 
     from langchain_core.runnables import RunnableConfig
@@ -448,7 +450,7 @@ def test_the_reason_is_found_in_an_async_session_too(engine_url: str, tmp_path: 
 def test_retry_sends_again_after_an_exception_that_proves_not_applied(
     timed: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """002-6: each attempt is recorded; the pauses are 1 s, 2 s, 4 s."""
+    """002-6: each attempt is recorded. The pauses are 1 s, 2 s and 4 s."""
     at: list[int] = []
 
     @standfast.effect("post", by=(), not_applied=(ConnectionRefusedError,), retry=4)

@@ -1,4 +1,4 @@
-"""The same effect in another session: named while it is in doubt; one in the store with `per="store"`."""
+"""An effect repeated in another session: a doubt is reported. With `per="store"` it is one effect."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_one_with_a_live_holder_is_not_in_doubt(sf: standfast.Standfast, sent: l
 def test_one_in_doubt_is_found_behind_many_that_are_alive(
     sf: standfast.Standfast, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-21: live equal effects of other sessions do not hide one in doubt."""
+    """000-21: four equal effects in flight do not hide the one in doubt."""
     monkeypatch.setattr(begin, "PAGE", 2)
     for key in ("a", "b", "c", "d"):
         sf.sessions.open(key)
@@ -190,7 +190,7 @@ def test_a_key_replaces_the_identity_that_per_store_would_give(sf: standfast.Sta
 
 
 def test_the_session_that_sent_it_last_is_the_one_that_is_stopped(sf: standfast.Standfast, sent: list[str]) -> None:
-    """An effect with a key that failed in one session and is in doubt in the next one."""
+    """The effect with a key failed in one session. The next session sent it again and is in doubt."""
 
     def no(call: standfast.Call) -> None:
         raise standfast.NotApplied("no route")

@@ -1,4 +1,4 @@
-"""Late results: an attempt that was taken over changes no row, however it ends. On both engines."""
+"""Late results: after a takeover, the old attempt changes no row, however it ends. On both engines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def test_the_renewal_of_an_old_holder_does_not_renew_the_new_one(sf: standfast.S
 
 @pytest.mark.parametrize("error", [standfast.NotApplied("no route"), ConnectionError("no answer")], ids=repr)
 def test_a_function_that_returns_late_with_an_error_changes_nothing(sf: standfast.Standfast, error: Exception) -> None:
-    """test-gaps 2, 3: attempt 1 sleeps, 2 is dispatched, 1 raises: LeaseLost, and 2 is still dispatched."""
+    """test-gaps 2, 3: attempt 1 sleeps, attempt 2 is dispatched, attempt 1 gets LeaseLost. Attempt 2 stays
+    dispatched.
+    """
 
     def asleep(call: standfast.Call) -> None:
         one_at_a_time._under_way.clear()  # another process sleeps
@@ -174,7 +176,7 @@ def test_a_lost_session_sends_nothing_although_the_process_has_another_one(sf: s
 
 
 def test_a_key_that_is_given_in_a_fork_is_another_effect(sf: standfast.Standfast) -> None:
-    """test-gaps 29: the ancestor's result belongs to the identity without a key."""
+    """test-gaps 29: a fork takes over only results of effects without a key."""
     sent: list[str] = []
     with sf.session("a") as s:
         s.effect("post", {"what": 1}, do=lambda call: sent.append("ancestor") or "ancestor")

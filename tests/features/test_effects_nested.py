@@ -38,7 +38,7 @@ def refused(error: pytest.ExceptionInfo[standfast.InvalidInput]) -> None:
 
 @pytest.mark.parametrize("kind", list(INNER))
 def test_nothing_is_recorded_inside_the_body_of_an_effect(sf: standfast.Standfast, kind: str) -> None:
-    """000-19: an effect inside an effect could be in doubt together with it."""
+    """000-19: otherwise two effects, one inside the other, could be in doubt together."""
     with sf.session("a") as s:
         s.effect("done", key="done", do=lambda call: 1)
         with pytest.raises(standfast.InvalidInput) as error:
@@ -51,7 +51,7 @@ def test_nothing_is_recorded_inside_the_body_of_an_effect(sf: standfast.Standfas
 
 @pytest.mark.parametrize("kind", list(INNER))
 def test_a_body_that_sends_and_then_nests_is_not_sent_again(sf: standfast.Standfast, kind: str) -> None:
-    """000-19: the refusal proves nothing about what the outer function did before it."""
+    """000-19: after the refusal, the outer function may have sent its request already, so it stays in doubt."""
     sent: list[int] = []
 
     def outer(call: standfast.Call) -> object:
@@ -91,7 +91,7 @@ def test_only_the_outer_effect_waits_for_a_person(sf: standfast.Standfast, kind:
 
 
 def test_an_approval_of_the_outer_effect_leaves_nothing_in_doubt(sf: standfast.Standfast) -> None:
-    """000-19: the approval is requested before the function runs; if it is denied, nothing was dispatched."""
+    """000-19: approval is requested before the function runs. If a person denies it, nothing was dispatched."""
     sent: list[int] = []
 
     def outer(call: standfast.Call) -> None:

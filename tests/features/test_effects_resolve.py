@@ -129,7 +129,7 @@ def test_what_the_function_returned_cannot_be_corrected(sf: standfast.Standfast)
 
 
 def test_a_result_of_a_later_attempt_cannot_be_corrected(sf: standfast.Standfast) -> None:
-    """What a person said about attempt 1 says nothing about what attempt 2 returned."""
+    """A person resolved attempt 1, but the result is that of attempt 2."""
     sf.effects.begin("post", key="k")
     orphan(sf, "k")
     sf.effects.resolve("k", "not_applied", evidence="nothing there")

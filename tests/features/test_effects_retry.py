@@ -1,4 +1,4 @@
-"""`retry=` and `standfast.NOT_SENT`: another attempt only where nothing was sent. On both engines."""
+"""`retry=` and `standfast.NOT_SENT`: a retry happens only if nothing was sent. On both engines."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_never_connected_is_tried_again(
     [ConnectionResetError(), TimeoutError(), httpx.ReadTimeout("late"), httpx.RemoteProtocolError("cut"), OSError("?")],
 )
 def test_what_may_have_arrived_is_in_doubt(sf: standfast.Standfast, error: Exception) -> None:
-    """002-6: a connection that breaks after it was made proves nothing."""
+    """002-6: if a connection breaks after it was opened, the request may have arrived."""
     assert not isinstance(error, standfast.NOT_SENT)
 
     @standfast.effect("post.lost", by=(), not_applied=standfast.NOT_SENT, retry=3)
@@ -104,7 +104,7 @@ def test_the_count_of_attempts_survives_a_crash(engine_url: str, tmp_path: Path,
     assert run(STANDFAST_CRASH_AT=point).returncode == -signal.SIGKILL
     again = run()
     sent = (tmp_path / "world").read_text().split()
-    if point == "effect.before_fail:2":  # the second attempt is in doubt: that nothing was sent is not recorded
+    if point == "effect.before_fail:2":  # the second attempt is in doubt: the store has no record that nothing was sent
         assert again.returncode != 0
         assert "EffectInDoubt" in again.stderr
         assert sent == ["1", "2"]

@@ -51,7 +51,7 @@ def killed(sf: standfast.Standfast) -> None:
 def test_a_request_that_arrives_late_is_found_because_the_call_waits(
     timed: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """000-22: restarted two seconds after the kill, the outside system shows the request after four."""
+    """000-22: the program restarts 2 s after the kill. The outside system shows the request 4 s after the kill."""
     killed(timed)
     world = Late(clock, after_s=4)
     clock.advance("2s")
@@ -176,7 +176,7 @@ def test_applied_counts_at_once(timed: standfast.Standfast, clock: ManualClock) 
 def test_a_holder_that_may_be_alive_counts_as_silent_one_lease_after_its_lease(
     timed: standfast.Standfast, clock: ManualClock
 ) -> None:
-    """RULES 4: it may be asleep on another host; the settle time alone proves nothing."""
+    """RULES 4: the holder may be suspended on another host, so the settle time alone is not enough."""
     timed.effects.begin("pay", key="k")
     orphan(timed, "k", elsewhere(timed))
     world = Late(clock, after_s=10_000)

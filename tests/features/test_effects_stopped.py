@@ -80,7 +80,7 @@ def test_a_swallowed_doubt_stops_every_new_effect_of_the_session(sf: standfast.S
 def test_ctrl_c_while_the_end_is_recorded_stops_the_session_too(
     sf: standfast.Standfast, world: World, point: str
 ) -> None:
-    """000-36: the call has ended and its end is not recorded. This process knows that, and sends no variation."""
+    """000-36: the call has ended without a record of its end. This process knows that and sends no variation."""
 
     def interrupt(passed: str) -> None:
         if passed == point:
@@ -281,7 +281,7 @@ def test_a_doubt_after_the_cut_does_not_stop_a_fork(sf: standfast.Standfast, wor
 def test_a_new_effect_first_asks_the_declared_probe_of_the_one_in_doubt(
     timed: standfast.Standfast, world: World
 ) -> None:
-    """000-20: what the declared probe finds settles the doubt, and the new effect is sent."""
+    """000-20: the declared probe settles the doubt, and the new effect is sent."""
 
     @standfast.effect("mail.send", by="what")
     def send(what: str) -> str:
@@ -364,7 +364,7 @@ def opened(sf: standfast.Standfast, key: str) -> str:
 
 
 def test_proceed_passes_over_the_doubts_there_are_and_is_journalled(sf: standfast.Standfast, world: World) -> None:
-    """000-36: the program calls proceed, and the journal records it."""
+    """000-36: the program calls `proceed`, and the journal records the call."""
     with sf.session("fix-42") as s:
         lose(s, world)
         passed = s.proceed("the customer was called")

@@ -109,7 +109,7 @@ def test_one_key_appends_once(sf: standfast.Standfast) -> None:
         with pytest.raises(KeyConflict, match="version 1"):
             sf.events.append_many("orders", other, key="req-1")
     assert sf.events.append("invoices", "placed", {"n": 1}, key="req-1").version == 1  # of another stream
-    # A retried call finds its first event, also if the stream has grown since.
+    # A retried call finds its first event, even if later events were appended to the stream.
     sf.events.append("orders", "shipped")
     assert sf.events.append_many("orders", first_of(first), key="req-1", expected_version=0)[0].version == 1
 
@@ -381,7 +381,7 @@ def test_uncommitted_events_are_delivered_again_and_committed_ones_are_not(
 
 @pytest.mark.parametrize("stream", ["orders", None])
 def test_committing_nothing_changes_nothing(sf: standfast.Standfast, stream: str | None) -> None:
-    """Also for a consumer that has never committed anything: a loop need not ask whether its batch is empty."""
+    """A consumer loop need not check whether its batch is empty."""
     nothing = sf.events.poll("c", stream)
     assert (nothing.events, nothing.moved) == ([], False)
     stands = sf.events.commit(nothing)
@@ -462,7 +462,7 @@ def test_a_cursor_can_be_moved_and_deleted(sf: standfast.Standfast) -> None:
 
 
 def test_committing_a_cursor_is_not_an_event(sf: standfast.Standfast) -> None:
-    """A consumer of the whole journal would feed on its own commits."""
+    """Otherwise a consumer of the whole journal would consume its own commits."""
     sf.events.append("orders", "placed")
     assert len(list(sf.events.consume("all"))) == 1
     assert list(sf.events.consume("all")) == []
@@ -529,7 +529,7 @@ def test_the_state_at_any_moment_by_version_by_time_and_by_session(engine_url: s
 
 
 def test_a_clock_that_runs_backwards_cannot_change_what_a_moment_was(engine_url: str, tmp_path: Path) -> None:
-    """The answer is a whole beginning of the stream, and the same however long the stream has become."""
+    """The answer is always the events up to one version. It does not depend on the length of the stream."""
     sf, clock = at_clock(engine_url, tmp_path / "data")
     start = clock.now_us()
     with sf:
@@ -552,7 +552,7 @@ def test_a_clock_that_runs_backwards_cannot_change_what_a_moment_was(engine_url:
 
 
 def test_new_versions_of_an_event_are_read_beside_old_ones(sf: standfast.Standfast) -> None:
-    """001-62: new event types; a projector handles v1 and v2."""
+    """001-62: a projector handles versions 1 and 2 of an event."""
     sf.events.append("people", "joined", {"name": "Ada Lovelace"})
     sf.events.append("people", "joined.v2", {"first": "Alan", "last": "Turing"})
     sf.events.append("people", "joined.v3", {"first": "Grace", "last": "Hopper", "born": 1906})

@@ -391,7 +391,7 @@ def test_a_copy_taken_during_a_move_restores(home: Path, two: tuple[str, str], m
 
 
 def test_the_plan_prints_the_command_that_moves(shell: Run, home: Path) -> None:
-    """The next command can be pasted: it has the place that was asked for, and none that was not."""
+    """The next command can be pasted: it has the options that were passed, and no others."""
     source, target = str(home / "data" / "standfast.db"), str(home / "data" / "other.db")
     standfast.open(source, data_dir=home / "data").close()
     planned = shell(source, "db", "move", "sqlite", target, "--global")

@@ -109,7 +109,7 @@ def test_every_printed_hint_works_where_it_was_printed(
 def test_inside_a_repository_the_rest_is_counted(
     messy: Messy, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """000-17: a repository filters lists; it never hides that something waits."""
+    """000-17: inside a repository, lists are filtered, but `status` also counts items that wait in others."""
     _, out, _ = ask(messy, "status", monkeypatch, capsys, where)
     assert re.search(r"\d+ items? waits? in \d+ other repositor(y|ies)|items wait in", out), out
 
