@@ -10,7 +10,7 @@ Names are loaded on first use, because agents start this program hundreds of tim
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as type checkers read it; importing `typing` for it would cost 15 ms
+TYPE_CHECKING = False  # type checkers accept this name; importing `typing` would cost 15 ms
 
 if TYPE_CHECKING:
     from standfast.admin.whole_store import move, restore

@@ -239,7 +239,7 @@ def parse_duration(text: str) -> int:
 
 
 def _part_us(whole: str, fraction: str, unit_us: int) -> int:
-    scale = int("1" + "0" * len(fraction))  # in integers: 0.1s is exactly 100,000
+    scale = int("1" + "0" * len(fraction))  # computed in integers, so that 0.1s is exactly 100,000
     return int(whole + fraction) * unit_us // scale
 
 

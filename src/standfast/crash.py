@@ -447,7 +447,7 @@ def _be_the_child(life: Callable[[], object], kill: int, writer: int, chosen: Co
         words = traceback.format_exc().splitlines()[-60:]
         _write_all(writer, "".join(f"!{line}\n" for line in words).encode(errors="replace"))
     finally:
-        os._exit(0)  # no exit handlers: they belong to the parent
+        os._exit(0)  # run no exit handlers, because they belong to the parent
 
 
 def _write_all(writer: int, data: bytes) -> None:

@@ -244,7 +244,7 @@ def _yaml(text: str) -> Any:
     import importlib
 
     try:
-        yaml = importlib.import_module("yaml")  # not a dependency: used where it is installed
+        yaml = importlib.import_module("yaml")  # not a dependency: used if it is installed
     except ImportError:
         raise InvalidInput("reading YAML needs PyYAML", "pip install pyyaml, or keep the file as .json") from None
     try:

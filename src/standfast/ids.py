@@ -1,9 +1,9 @@
 """Ids: made in Python, sortable by time, with a prefix that names their type.
 
 An id is a three-letter prefix, `_`, and the 128 bits of a UUIDv7 as 26 lower-case Crockford base-32 characters:
-`eff_06f8w1x2…`. Each new id of a process is greater than all before, on all threads and also if the clock goes back. A
-forked child never repeats an id of its parent or a sibling. The last six characters are 30 random bits: enough for a
-person to name a row.
+`eff_06f8w1x2…`. Each new id of a process is greater than all its earlier ids, on all threads and also if the clock
+is set back. A forked child never repeats an id of its parent or a sibling. The last six characters are 30 random
+bits: enough for a person to name a row.
 
 Prefixes are listed here and nowhere else: a new noun adds its line to PREFIXES.
 """
@@ -70,7 +70,7 @@ _TO_PYTHON_BASE32 = str.maketrans(ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 
 
 class IdMaker:
-    """Makes ids, each greater than all before. One per process is enough: `new_id` is the shared one.
+    """Makes ids. Each id is greater than all earlier ones. One per process is enough: `new_id` is the shared one.
 
     An id is the millisecond (48 bits), a count that starts at a random value (42 bits) and 32 random bits. Version and
     variant of a UUIDv7 take the other 6. `entropy(n)` returns n random bytes; a simulation passes a seeded source.

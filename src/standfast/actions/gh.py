@@ -96,7 +96,7 @@ _TEXT = "-b --body -F --body-file -R --repo"
 
 
 def _words(args: Sequence[str], flags: str, values: str) -> tuple[Words, Facts] | None:
-    """The words, and the repository that `-R` names."""
+    """The parsed words of the command line, and the repository that `-R` names."""
     words = split(args, flags=flags, values=f"-R --repo {values}")
     if words is None:
         return None
@@ -306,7 +306,7 @@ def _find_release(facts: Facts, place: Place) -> Answer:
     got = _api(facts, place, f"repos/{repo}/releases/tags/{quote(tag, safe='')}")
     if got.status == 200:
         return arrived(f"the release {tag} is there: {got.body['html_url']}", got.body["html_url"])
-    drafts = _listed(_api(facts, place, f"repos/{repo}/releases?per_page=30"))  # also proves that we may read
+    drafts = _listed(_api(facts, place, f"repos/{repo}/releases?per_page=30"))  # also proves that the token may read
     if got.status != 404 or any(one.get("tag_name") == tag for one in drafts):
         return unknown(
             f"the release {tag} is a draft: its files may be incomplete"

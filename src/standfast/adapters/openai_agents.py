@@ -100,7 +100,7 @@ class Session:
         """The items in order. With a limit, or one in the settings, only the newest are read and returned."""
         last = resolve_session_limit(limit, self.session_settings)
         if last is not None and last < 0:
-            last = None  # as in the SDK's own sessions
+            last = None  # the SDK's own sessions do the same
         items = await _read(functools.partial(self._resource.items, self.session_id, last=last))
         return repaired(items) if self.repair else items
 
@@ -232,7 +232,7 @@ def repaired(items: list[Any]) -> list[Any]:
     for item in items:
         kind = item.get("type") if isinstance(item, dict) else None
         if kind in answers and (kind, item.get("call_id")) not in calls:
-            continue  # its call lies before the limit
+            continue  # the call of this output is before the limit
         call = _call(item)
         if call is not None and call in unanswered:
             if call[0] not in _PLAIN_OUTPUT:

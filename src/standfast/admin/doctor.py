@@ -464,7 +464,7 @@ def _guards(store: OpenStore, fix: bool) -> Finding:
 
     def restore(tx: Tx) -> None:
         for table, change in missing:
-            tx.run(statement(f"DROP TRIGGER IF EXISTS {catalogue.guard(table, change)}"))  # one that does not refuse
+            tx.run(statement(f"DROP TRIGGER IF EXISTS {catalogue.guard(table, change)}"))  # this guard does not refuse
             tx.run(statement(guard_trigger(table, change)))
 
     store.engine.write(restore, Caller(actor="doctor", holder="doctor", scope="", clock=SYSTEM))

@@ -79,7 +79,7 @@ def _commit(spec: Spec, key: str | None) -> Applied:
 
     if key is None:
         raise click.UsageError("--commit needs --key: a repeated call with the same key and file changes nothing")
-    if spec.problems:  # before a store is created
+    if spec.problems:  # report them before a store is created
         from standfast.record.apply.commit import refuse
 
         refuse(spec.problems)

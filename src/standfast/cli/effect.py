@@ -66,7 +66,7 @@ def _begun(_: Standfast, begun: Effect) -> One:
 
 
 def _again() -> str:
-    """The same command without --plan: it sends what was planned."""
+    """The command line without --plan, which sends the planned effect."""
     given = click.get_current_context().params
     words = [word for field in given["by"] for word in ("--by", field)]
     for name in ("session", "key", "task", "per"):

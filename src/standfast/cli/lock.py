@@ -105,7 +105,7 @@ def _list(out: Out, scope_choice: str | None) -> None:
             found = sf.leases.list(everywhere=scope_choice == "all", limit=1000)
             ours = next((one.name for one in found if one.standing != "live" or one.agent == sf.agent), None)
     except NoStore as error:
-        out.rows([], [], empty=f"{error.message}; {error.hint}")  # like every other list
+        out.rows([], [], empty=f"{error.message}; {error.hint}")  # an empty list is no error, as in every other list
         return
     out.rows(
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],

@@ -25,7 +25,7 @@ BLOCK_BYTES = 256 * 1024
 PREFIX = "sha256:"
 COLLECTOR_WAIT_S = 10.0
 PUT_WAIT_S = 30.0
-"""How long a put waits for the collector: as long as any write waits for its turn."""
+"""How long a put waits for the collector. It is as long as a write waits for its turn."""
 
 _INCOMING = "incoming-"
 _LOCK = "lock"

@@ -40,7 +40,7 @@ RETENTIONS = ("scratch", "session", "keep")
 """How long an artifact is kept, the shortest first."""
 
 BUCKET = "s3://"
-"""How the address of bytes in S3 begins."""
+"""The beginning of the address of bytes in S3."""
 
 _TOGETHER = 200
 

@@ -20,12 +20,12 @@ PRIORITY_DEFAULT = 2
 PRIORITY_MAX = 99
 """The least urgent; 0 is the most urgent."""
 FAR_FUTURE_US = 2**62
-"""Later than every timestamp that is stored."""
+"""A timestamp later than every stored one."""
 
 
 class _NotGiven:
     def __repr__(self) -> str:
-        return "<not given>"  # as help() shows a default
+        return "<not given>"  # help() shows a default with this text
 
 
 NOT_GIVEN: Any = _NotGiven()

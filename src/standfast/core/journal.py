@@ -239,7 +239,7 @@ def cursor_of(row: Row) -> str:
     return _Place(row["xid"], row["seq"]).cursor
 
 
-_PLAIN = itemgetter(*Event.column_names()[:-1])  # all but `data`: a fold makes an event of every row it reads
+_PLAIN = itemgetter(*Event.column_names()[:-1])  # all fields except `data`: a fold makes an event of every row it reads
 
 
 def event(row: Row) -> Event:

@@ -246,7 +246,7 @@ def lost(what: str, row: Row, fence: int) -> LeaseLost:
 
 def in_progress(tx: Tx, what: str, row: Row) -> InProgress:
     """The error while a live holder has it. It says who that is and when the lease may end."""
-    left_us = max(1, -((tx.now_us() - row["lease_until_us"]) // SECOND_US)) * SECOND_US  # whole seconds, upwards
+    left_us = max(1, -((tx.now_us() - row["lease_until_us"]) // SECOND_US)) * SECOND_US  # whole seconds, rounded up
     return InProgress(
         f"{what} is held by {holder_text(row['holder'])}; "
         f"unless renewed it ends in {format_duration(left_us, parts=2)}",

@@ -116,7 +116,7 @@ def warn_duplicate(before: Any, function: Callable[..., Any], name: str) -> None
 
 
 class Nested(InvalidInput):
-    """An effect or a step was called inside the body of an effect. Nothing of it was recorded."""
+    """Raised if an effect or a step is called inside the body of an effect. No part of that call is recorded."""
 
     def __init__(self, what: str, outer: str) -> None:
         super().__init__(

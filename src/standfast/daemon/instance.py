@@ -28,7 +28,7 @@ NAME = "daemon.pid"
 PADDED_BYTES = 256
 """Overwritten in place, so that the next daemon needs no new space on a full disk."""
 PATIENCE_S = 0.5
-"""How long to retry, because a reader holds a shared lock for a short time."""
+"""How long to retry the lock. A reader may hold a shared lock for a short time."""
 
 
 class Found(NamedTuple):

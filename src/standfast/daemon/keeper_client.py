@@ -203,7 +203,7 @@ class Child:
                 stderr=self._stream("stderr"),
             )
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # missing or not ours: the outcome is unknown
+            return None  # the file is missing or not ours: the outcome is unknown
 
     def _stream(self, name: str) -> bytes:
         try:

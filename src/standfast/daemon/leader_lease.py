@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NAME = "daemon"
 RENEW_US = 10 * SECOND_US
-"""Shorter than the interval of the renewal thread, which renews only if this thread waits for the store."""
+"""The interval of renewal. It is shorter than that of the renewal thread, which renews only if this thread waits for
+the store."""
 
 
 def name_of(accounts: Iterable[str]) -> str:

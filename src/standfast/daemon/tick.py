@@ -39,7 +39,7 @@ class Options(NamedTuple):
     workers_max: int = WORKERS_MAX
     """The most commands that run at the same time."""
     grace_s: float = GRACE_S
-    """How long they may continue after SIGTERM."""
+    """How long commands may continue after SIGTERM."""
 
 
 class Daemon:

@@ -1,4 +1,4 @@
-"""The systemd user unit: the same daemon, started at boot and again whenever it ends.
+"""The systemd user unit of the daemon. systemd starts it at boot, and again whenever it ends.
 
 The unit has no sandbox, because its limits would also apply to the commands of the loops. systemd signals only the
 daemon. Commands outlive a crash, and the next daemon adopts them; on a stop the daemon ends them itself.
@@ -17,7 +17,7 @@ from standfast.errors import Conflict, InvalidInput, NotFound
 NAME = "standfast.service"
 MARK = "# Written by `standfast daemon install`; `standfast daemon install --remove` takes it away."
 STOP_S = 30.0
-"""Added to the grace period of the commands, for the last writes to the store."""
+"""The time for the last writes to the store, added to the grace period of the commands."""
 
 _TEXT = """{mark}
 [Unit]

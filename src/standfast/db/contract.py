@@ -78,7 +78,7 @@ class Caller:
         self.actor = actor
         self.holder = holder
         self.scope = scope
-        """The name that separates keys on purpose; empty by default."""
+        """The name that a user sets to separate keys; empty by default."""
         self.label = label
         """The repository that every row of this caller records."""
         self.repository = repository
@@ -152,7 +152,7 @@ class Tx(ABC):
 
     @abstractmethod
     def now_us(self) -> int:
-        """The time of this transaction, in microseconds. The same value until it ends."""
+        """The time of this transaction, in microseconds. It does not change within the transaction."""
 
     def now_us_if_known(self) -> int | None:
         """The value for `{now_us}` in a statement. On PostgreSQL it may be None, and the server inserts its own time:
@@ -275,7 +275,7 @@ class Engine(ABC):
 
     def held_back(self) -> str:
         """The transaction that delays readers of the journal, as a sentence. Empty if there is none."""
-        return ""  # only PostgreSQL commits in another order than it counts
+        return ""  # only PostgreSQL commits rows in another order than their numbers
 
     def care(self) -> None:
         """Release reserved disk space. The daemon calls this when it is idle."""

@@ -77,7 +77,7 @@ class Column(NamedTuple):
     """TEXT, BIGINT or BYTEA."""
     required: bool
     choices: tuple[str, ...]
-    """The only texts that it takes; empty for any."""
+    """The texts that the column accepts; empty if it accepts any text."""
 
 
 def rules(table: str) -> dict[str, Column]:
@@ -130,7 +130,8 @@ happened."""
 
 
 CONTINUES_ROWS = 1000
-"""How many journal rows are compared. PostgreSQL commits sequence numbers out of order, but never that many apart."""
+"""How many journal rows are compared. PostgreSQL commits sequence numbers out of order, but never this many numbers
+apart."""
 
 
 def lacking(old: str, seq: int) -> str:

@@ -315,7 +315,7 @@ class _Run:
             return _Outcome(0, False, False, native_id, session_id, counts)
         for piece in self.importer.pieces(path, start, carry, redact=self.store.redact):
             reader = self.importer.reader(path, carry, counts)
-            packed = self.packer.submit(_packed, piece.lines)  # in another thread: zlib releases the GIL
+            packed = self.packer.submit(_packed, piece.lines)  # run in another thread, because zlib releases the GIL
             batch = self._batch(reader, piece)
             wrote = self._write(insert.Advance(row, self.importer, piece, place, reader, packed.result()), batch)
             if wrote is None:
@@ -327,7 +327,7 @@ class _Run:
             self.calls += wrote.calls
             written, moved = written + wrote.messages, True
             self._report_progress(path, piece.upto)
-            del piece, batch, packed  # before the next is read
+            del piece, batch, packed  # freed before the next piece is read
             if limit.over and start < place.size_bytes:
                 note = limit.note(start)
                 break

@@ -77,7 +77,7 @@ class Balance(Model):
     balance: int
     entries: int
     last_us: int | None
-    """When its latest entry happened; None without entries."""
+    """The time of the account's latest entry; None without entries."""
 
     @staticmethod
     def columns() -> tuple[str, ...]:

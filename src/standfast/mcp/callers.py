@@ -21,7 +21,7 @@ from standfast.config.actor import ACTOR_MAX
 from standfast.handle import Standfast
 
 OPEN_MAX = 256
-"""The most open handles, all on one engine. Above it, the least recently used handle is closed."""
+"""The most open handles, all on one engine. If there are more, the server closes the least recently used one."""
 _current: ContextVar[Standfast | None] = ContextVar("standfast_mcp_caller", default=None)
 
 

@@ -42,7 +42,7 @@ class _Result(NamedTuple):
 class _Turn(NamedTuple):
     role: str
     content: Any
-    """As it was stored: text, a list of parts or blocks, or OpenAI's message."""
+    """The content as it was stored: text, a list of parts or blocks, or OpenAI's message."""
     calls: list[ToolCall]
     results: list[_Result | None]
     """One for each call."""
@@ -96,7 +96,7 @@ def to_anthropic(messages: Iterable[Message]) -> dict[str, Any]:
 def _turns(messages: Iterable[Message]) -> list[_Turn]:
     """The messages that are not retracted, each tool call with its result."""
     turns: list[_Turn] = []
-    unanswered: dict[str, tuple[_Turn, int]] = {}  # by id; an LLM may reuse the id of a call that has its result
+    unanswered: dict[str, tuple[_Turn, int]] = {}  # open calls by id; an LLM may reuse the id of an ended call
     for message in messages:
         if message.retracted_us is not None:
             continue

@@ -69,7 +69,7 @@ class Change(NamedTuple):
 
 
 class _Set(NamedTuple):
-    """A change as it will be written."""
+    """A change in the form that is written."""
 
     place: Row
     value: str | None

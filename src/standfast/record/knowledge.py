@@ -74,7 +74,7 @@ class Knowledge(Model):
     dimensions: int | None
     created_us: int
     stale_us: int | None
-    """When it becomes stale; None if never."""
+    """The time when the text becomes stale; None if never."""
     superseded_by: str | None
     stale: bool
     """Whether `stale_us` has passed."""
@@ -310,7 +310,7 @@ def _added(tx: Tx, said: Row, given: _Embedded | None, fresh_us: int | None, sup
 
 
 def _again(tx: Tx, said: Row, given: _Embedded | None) -> Knowledge:
-    """The existing row. It gets the vector if it had none."""
+    """Return the existing row, after storing the vector if the row has none."""
     row = tx.one(SQL.same, scope=tx.caller.scope, agent=said["agent"], hash=said["hash"])
     if given is None or row["dimensions"] is not None:
         return _knowledge(tx, row)

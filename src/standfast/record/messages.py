@@ -48,7 +48,7 @@ class Message(Model):
     created_us: int
     occurred_us: int
     retracted_us: int | None = None
-    """When it was retracted; it stays stored."""
+    """The time when the message was retracted. It stays stored."""
     receipt: Receipt | None = None
 
 

@@ -49,7 +49,7 @@ SQL = load(__name__)
 ASKS_MAX = 1000
 CANCELLED = "cancelled by hand"
 FAR_US = 2**62
-"""Later than every slot."""
+"""A time later than every slot."""
 _LAST = "run_z"  # after every id
 
 # Inside the resource class `list` is a method, so annotations there use this name instead of `list[…]`.

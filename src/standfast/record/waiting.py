@@ -17,7 +17,7 @@ class Waiting(ABC, Generic[T]):
     """An iterator that waits for the next item. Close it, or use `with`."""
 
     patience_s: float | None
-    """How long it waits for the next item; None: without a limit."""
+    """How long the reader waits for the next item. None: without a limit."""
     _watch: Watch | None = None
 
     @abstractmethod

@@ -348,7 +348,7 @@ def shape(annotation: object) -> str | None:
         return None
     try:
         return _shape_text(annotation)
-    except TypeError:  # not hashable: described each time
+    except TypeError:  # an annotation that is not hashable is described each time
         return _shape_text.__wrapped__(annotation)
 
 

@@ -130,7 +130,7 @@ def _decode_class(value: Json, hint: type[Any]) -> Any:
         return hint(_expect(value, isinstance(value, str), "text"))
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
         return hint(*_decode_tuple(value, tuple(_hints(hint).get(name, Any) for name in hint._fields)))
-    if (hint.__module__, hint.__name__) == ("uuid", "UUID"):  # not worth its import before it is used
+    if (hint.__module__, hint.__name__) == ("uuid", "UUID"):  # imported only if it is used
         return _parsed(value, hint, "a UUID")
     for base in (str, int, float):
         if issubclass(hint, base):
@@ -288,7 +288,7 @@ def _decode_dataclass(value: Json, cls: Any, variables: dict[Any, Any]) -> Any:
             )
     try:
         return cls(**given)
-    except (TypeError, ValueError) as error:  # its own __post_init__ refuses
+    except (TypeError, ValueError) as error:  # the __post_init__ of the class refuses the values
         raise Misfit(f"{cls.__name__} refuses it: {error}") from error
 
 

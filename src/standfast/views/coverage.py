@@ -26,7 +26,7 @@ class Place(NamedTuple):
     """The repository and the scope of a row."""
 
     here: bool
-    """Whether they are the caller's. Outside any repository only the scope counts."""
+    """True if the repository and the scope are the caller's. Outside any repository only the scope counts."""
     name: str
     """The repository and the scope for people; empty if they are the caller's own."""
 

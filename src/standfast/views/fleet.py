@@ -43,7 +43,7 @@ class Member(Model):
     where: str
     """The short name of the repository, or of the directory, and the scope."""
     since_us: int
-    """When it was last updated; if it needs an approval, when that was requested."""
+    """The time of the session's last update. If it needs an approval, the time of the request."""
     about: str
     """The session's title, its first prompt, or the key that its caller chose."""
     doing: str
@@ -57,7 +57,7 @@ class Fleet(Model):
 
     members: list[Member]
     elsewhere: int
-    """How many there are in other repositories."""
+    """The number of members in other repositories."""
     now_us: int
 
 

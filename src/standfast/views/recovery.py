@@ -76,7 +76,7 @@ class Item(Model):
     session_id: str | None
     command: str
     here: bool
-    """Whether they are the caller's."""
+    """True if the repository and the scope are the caller's."""
     session: str | None = None
     """The key of its session."""
 
@@ -201,7 +201,7 @@ def _pages(tx: Tx, statement: Statement, **asked: object) -> Iterator[Row]:
 
 
 def _first(items: list[Item], limit: int) -> list[Item]:
-    """Sessions the newest first, everything else the oldest."""
+    """Sort sessions by the newest first, and all other items by the oldest first."""
     return sorted(items, key=lambda item: -item.since_us if item.kind in NEWEST_FIRST else item.since_us)[:limit]
 
 

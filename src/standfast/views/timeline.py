@@ -212,7 +212,7 @@ def _still_problems(tx: Tx, rows: list[Row]) -> list[Row]:
     from standfast.views.recovery import unsettled
 
     now = {item.id for item in unsettled(tx) if item.kind in ("effect_in_doubt", "session_crashed")}
-    gave_up = {row["subject"] for row in rows if row["type"] == "effect.gave_up"}  # that row has the error
+    gave_up = {row["subject"] for row in rows if row["type"] == "effect.gave_up"}  # the row of that event has the error
     return [
         row
         for row in rows

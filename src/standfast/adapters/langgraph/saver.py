@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def _awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """The same method, awaited: it runs on a worker thread of the saver."""
+    """The awaited form of a method, which runs on a worker thread of the saver."""
 
     @functools.wraps(method)
     async def call(saver: Saver, /, *args: P.args, **kwargs: P.kwargs) -> T:

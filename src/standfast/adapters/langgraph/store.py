@@ -175,7 +175,7 @@ class Store(Opened, BaseStore):
         while not self._sweeping.wait(every_s):
             with contextlib.suppress(StorageError):  # expired items stay expired: the next sweep removes them
                 self.sweep_ttl()
-        with contextlib.suppress(InvalidStateError):  # it was cancelled
+        with contextlib.suppress(InvalidStateError):  # the caller cancelled the sweep
             done.set_result(None)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> Told:

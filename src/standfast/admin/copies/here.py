@@ -90,7 +90,7 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
         raise Conflict(other, "--to DIR")
     known = store_memory.read(store_memory.path_of(manifest.store_id))
     epoch = max(manifest.epoch, there.epoch if there else 0, known.epoch if known else 0) + 1
-    now_us = SYSTEM.now_us()  # in the name, because two restores may run in one second
+    now_us = SYSTEM.now_us()  # a part of the name, because two restores may run in one second
     last = max(manifest.seq, known.seq if known else 0, there.seq if there else 0)
     # Without a store to read, processes can have seen later rows: the memory of stores lacks the newest.
     gap = Gap(manifest.id, manifest.seq, last if there else last + gaps.UNSEEN, manifest.taken_us, now_us)

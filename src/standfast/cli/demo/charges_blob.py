@@ -1,4 +1,4 @@
-"""The same agent with its charges in one JSON file, which it saves after each charge."""
+"""The agent of `charges.py` with its charges in one JSON file, which it saves after each charge."""
 
 from __future__ import annotations
 

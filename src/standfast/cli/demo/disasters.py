@@ -1,7 +1,7 @@
 """`standfast demo destroy` and `demo restore`: the store of an agent is deleted, or put back in time.
 
-Both use a store of their own, which is removed afterwards. Every command is one that a person would type. Every count
-is the payment service's own. Beside it, the same agent keeps its charges in a plain file.
+Both use a temporary store, which is removed afterwards. Every command is one that a person would type. Every count
+is from the payment service. For comparison, the same agent also runs with a plain file of charges.
 
     destroy    the directory is deleted while the agent waits for the answer to its third charge
     restore    the store is put back to before the third charge

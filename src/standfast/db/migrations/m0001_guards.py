@@ -7,4 +7,4 @@ from standfast.db.sql import beside
 GUARDS = beside(__name__)
 
 ON_POSTGRES = "\n".join(f"{line} -- [postgres]" for line in GUARDS.splitlines())
-"""The same text as lines of a migration."""
+"""The rules as lines of a migration, marked for PostgreSQL."""

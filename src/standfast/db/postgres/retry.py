@@ -13,7 +13,7 @@ _LAST_S = 1.0
 
 
 def uniform(least: float, most: float) -> float:
-    """A random number between the two. Importing `random` would take longer than importing this folder."""
+    """A random number between the two arguments. Importing `random` would take longer than importing this folder."""
     return least + (most - least) * int.from_bytes(os.urandom(4), "big") / 2**32
 
 

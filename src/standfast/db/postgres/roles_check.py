@@ -121,7 +121,7 @@ class Blocker(NamedTuple):
     application: str
     open_s: float | None
     waiting: int
-    """How many processes wait for it."""
+    """The number of processes that wait for the lock."""
 
 
 def blockers(tx: Tx) -> list[Blocker]:

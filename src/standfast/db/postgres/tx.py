@@ -283,7 +283,7 @@ class PostgresTx(Tx):
             self._wire.end_later(b"COMMIT")
             return
         if not self._known:
-            self.collect()  # only after the check that the store is ours
+            self.collect()  # COMMIT follows only after the check that the store is ours
         crash.point("commit.before_commit")
         self._wire.notices.warned = None
         self.commit_sent = True

@@ -117,7 +117,7 @@ class Wire:
             self.broken = self.broken or self._pg.flush() != 0
         except (Fault, psycopg.Error):
             self.broken = True
-        self._owed = True  # last: after an exception before this line the wire is not reusable
+        self._owed = True  # this must be last: after an exception before this line the wire is not reusable
 
     def _catch_up(self) -> None:
         """Receive the pending answer before anything is sent. A pooler that gets two transactions at once may send the

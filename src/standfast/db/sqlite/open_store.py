@@ -85,7 +85,7 @@ class OpenStore:
         connection = files = None
         try:
             probe.refuse_foreign_log(self.lock)
-            self._heal()  # before anything is written
+            self._heal()  # before any write
             self.connection = connection = self.connect()
             self.cursor = connection.cursor()
             self._bring_up(connection, empty=empty)

@@ -224,7 +224,7 @@ def too_long() -> StorageError:
 
 
 class HeldTx(SqliteTx):
-    """The same statements. Each is refused after the hold has ended."""
+    """The methods of `Tx` for a held transaction. They refuse each statement after the hold has ended."""
 
     __slots__ = ("_hold",)
 

@@ -104,7 +104,8 @@ class Probe:
         self.shared = marked[0]
 
     def refuse_foreign_log(self, lock: FileLock) -> None:
-        """Before SQLite opens the files. Raises StorageError if the database was replaced and its WAL was not."""
+        """Check the WAL before SQLite opens the files. Raises StorageError if the database was replaced and its WAL
+        was not."""
         wal = self.path + SIDE_FILES[0]
         if _LINUX and not self.shared and is_foreign(self.database.fd, wal, lock.noted()):
             raise foreign_log(self.path)

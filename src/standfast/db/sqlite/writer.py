@@ -216,7 +216,7 @@ class Writer:
         try:
             first = self._waiting[0]
         except IndexError:
-            return  # it was withdrawn
+            return  # the caller withdrew the operation
         if isinstance(first, Call):
             self._serve_call()
         else:

@@ -1,8 +1,9 @@
 """Compare tool calls of agents with the gates, and refuse calls that need an approval or an effect first.
 
-A gate with `--need approval` turns the call into a planned effect of the session and requests an approval. The agent is
-refused, with the command that a person has to type. After the approval, the same call is dispatched in the transaction
-that consumes the grant, and passes once. The agent's report acknowledges the effect; without a report it is in doubt.
+A gate with `--need approval` turns the call into a planned effect of the session and requests an approval. The hook
+refuses the call and shows the command that a person has to type. After the approval, the same call is dispatched in
+the transaction that consumes the grant, and passes once. The agent's report acknowledges the effect; without a
+report it is in doubt.
 
 A gate with `--need effect` passes one call for each dispatched effect that this agent or session began with the same
 tool and input, or with the same command. It also passes `standfast once`, which records the effect itself, if the line

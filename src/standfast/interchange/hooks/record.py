@@ -322,7 +322,7 @@ def _stand(tx: Tx, heard: Heard, row: Row) -> None:
 def _leave(tx: Tx, heard: Heard, row: Row) -> None:
     """Complete the session until the next prompt, or leave it waiting if a person has to act first.
 
-    So an active session without new records stopped in the middle of its work.
+    So if an active session has no new records, its agent stopped in the middle of its work.
     """
     from standfast.record.sessions import ownership, queries
 

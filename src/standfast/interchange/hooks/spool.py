@@ -200,7 +200,7 @@ def drain(
                         continue
                     kept, broken, left = kept + done[0], broken + done[1], left or done[2]
         except OSError:
-            left = True  # of another user, or not safe to read: `doctor` reports it
+            left = True  # the spool belongs to another user or is not safe to read: `doctor` reports it
     if broken or lost:
         _tell(store, broken, lost)
     return Drained(kept, broken, lost, left)
@@ -229,7 +229,7 @@ def _take_aside(directory: int) -> None:
 def _remove_torn(directory: int) -> None:
     """Remove files whose writer was killed before the rename. The original file still has all records."""
     for name in [name for name in os.listdir(directory) if name.endswith(ASIDE + TORN)]:
-        with suppress(OSError):  # removed meanwhile, of another user, or still being written
+        with suppress(OSError):  # the file was removed meanwhile, belongs to another user, or is still being written
             fd = _open(name, os.O_RDWR, directory)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

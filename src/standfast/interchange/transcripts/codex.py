@@ -379,7 +379,8 @@ class _Reader(Reader):
         return found
 
     def _spot(self, record: Record, value: dict[str, Any], item: dict[str, Any]) -> Spot:
-        """A row is known by its id, else by its ordinal, else by its offset: the same in every copy of the file."""
+        """The identity of a row: its id, else its ordinal, else its offset. It is the same in every copy of the
+        file."""
         id, ordinal = item.get("id"), value.get("ordinal")
         if isinstance(id, str) and id:
             own = short_id(id)

@@ -320,7 +320,7 @@ def _several(text: str, *known: Any, end: int) -> tuple[list[Any], bool]:
 
 
 def _undisguised(text: str) -> str:
-    """The same JSON with plain letters in place of escapes, redacted again."""
+    """The JSON with plain letters in place of escapes, redacted again."""
     if not _DISGUISED.search(text):
         return text
     try:

@@ -259,7 +259,7 @@ def _sorted(batch: Batch, known: dict[str, Row], copied: int, *, in_place: bool)
     last: dict[str, Said] = {}
     for said in batch.said[copied:]:
         if said.native not in last or in_place:
-            last[said.native] = said  # in place: the last record of a message counts, at its first position
+            last[said.native] = said  # in place: its last record counts, at the position of its first record
     fresh = [said for native, said in last.items() if native not in known]
     if not in_place:
         return fresh, []

@@ -48,7 +48,7 @@ HOLDS_SHOWN = 50
 HOLDERS_NAMED = 3
 """Holders that a refusal names."""
 _AFTER_ALL = "hld_~"
-"""Greater than every id of a hold."""
+"""A text that sorts after every id of a hold."""
 
 
 class Subjects(NamedTuple):

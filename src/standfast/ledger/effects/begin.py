@@ -74,9 +74,9 @@ class Stopped(NamedTuple):
     session: str = ""
     """The key of the session that is stopped."""
     elsewhere: str | None = None
-    """If the doubt is about the same effect in another session: `in session 'x'`."""
+    """The text `in session 'x'`, if the doubt is about the same effect in another session."""
     repository: str = ""
-    """If that session belongs to another repository: its name and the account that wrote the effect."""
+    """The name of that session's repository, if it is another one, and the account that wrote the effect."""
 
 
 class Finding(NamedTuple):

@@ -94,9 +94,9 @@ class Request(NamedTuple):
     shape: str | None = None
     """The shape of the result, for the template that a person fills in; None if any JSON value fits."""
     of_session: bool = False
-    """Whether the session is part of the identity: not with `key` or `per="store"`."""
+    """True if the session is part of the identity. It is not with `key` or `per="store"`."""
     begins_us: int | None = None
-    """With `once --per`: when the period in the key began. None: it may have begun at any time."""
+    """The start of the period in the key of `once --per`. None: the period may have begun at any time."""
     unheard: bool = False
     """True if there is probably no row with this identity. Then the call inserts without a lookup."""
     again: bool = False

@@ -40,7 +40,7 @@ INLINE_MAX_BYTES = 1024 * 1024
 ROUNDS_MAX = 4
 """How often one call begins again because it had to settle a doubt or another caller changed the row first."""
 RETRY_US = SECOND_US
-"""The pause before the second attempt of `retry`. It doubles before each further one."""
+"""The pause before the second attempt of `retry`. Each further attempt doubles the pause."""
 RETRY_MAX_US = 60 * SECOND_US
 
 
@@ -108,7 +108,8 @@ def _caller() -> int:
 
 
 def _nth(opening: Opening, wanted: Request, n: int) -> Request:
-    """The request under the key of its n-th time; in a fork, under that of an ancestor that began it before the cut."""
+    """The request with the key of its n-th call. In a fork, with the key of an ancestor that began it before the
+    cut."""
     own = wanted._replace(key=identity.numbered(wanted.key, n), n=n)
     if not opening.lineage or not wanted.of_session:
         return own

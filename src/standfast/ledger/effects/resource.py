@@ -403,7 +403,8 @@ class Effects(Resource):
         return made.within(within)
 
     def _again(self, key: str, scope: str) -> tuple[str, int]:
-        """The key and the number of the next time: the last number if that is unfinished, else the one after it."""
+        """The key and the number of the next call: the last number if its effect is unfinished, else the next
+        number."""
         last = self._last_number(key, scope)
         if last == 0:
             return key, 1
@@ -412,7 +413,7 @@ class Effects(Resource):
         return identity.numbered(key, n), n
 
     def _mine(self, tx: Tx, effect: str, attempt: int | None) -> Row:
-        """The row, if the caller may end its attempt: by the attempt's number, or as its holder."""
+        """The row, if the caller may end its attempt. The caller must name the attempt's number or be its holder."""
         row = find(tx, self.scope, effect, lock=True)
         if row["state"] not in ("dispatched", "acknowledged", "failed"):
             raise illegal(row, "ended", "it has not been sent")
@@ -465,7 +466,7 @@ class Effects(Resource):
 
     def _at_work(self, effect: Effect) -> None:
         if effect.state == "dispatched" and self.store.memory is not None:
-            journal.remember_about(self.store, effect.id)  # before the caller acts
+            journal.remember_about(self.store, effect.id)  # remember the row before the caller acts
         if effect.state == "dispatched" and effect.holder == self.store.caller.holder:
             begin_effect.BEGUN.add((effect.id, effect.attempt))
             if effect.holder.startswith("p:"):

@@ -136,7 +136,7 @@ def fail(tx: Tx, which: Which, reason: str, *, again_us: int | None, dead: bool)
     row = locked(tx, which)
     claim = which if isinstance(which, WebhookEvent) and which.holder is not None else None
     if row["state"] == "received" and row["holder"] is None and claim is not None and claim.fence == row["fence"]:
-        return Changed(event_of(tx, row))  # this claim failed it before: the first call counts
+        return Changed(event_of(tx, row))  # this claim has already failed the event: the first call counts
     CLAIMS.check(tx, row, which)
     _refuse_over(row, "failed")
     CLAIMS.check_held(tx, row)

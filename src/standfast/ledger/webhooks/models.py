@@ -38,7 +38,7 @@ class WebhookEvent(Model):
     """Why the last attempt failed."""
     deliveries: int
     attempts: int
-    """How often it was claimed since it was received or retried."""
+    """The number of claims since the event was received or retried."""
     attempts_max: int
     ready_us: int
     """No claim gets the event before this time."""

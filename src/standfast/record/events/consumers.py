@@ -183,7 +183,7 @@ class Consuming(Waiting[Event]):
             if batch:
                 continue
             if batch.moved:
-                self._resource.commit(batch)  # no match: the next start need not look at it again
+                self._resource.commit(batch)  # no event matches: the next start need not read these rows again
                 continue
             left_s = end - time.monotonic()
             if self._watch is None or left_s <= 0:

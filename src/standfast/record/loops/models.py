@@ -68,7 +68,7 @@ class Loop(Model):
     state: str
     """active, paused, finished (its only time is past) or removed."""
     reason: str | None
-    """Why it is paused, finished or removed."""
+    """The reason why the loop is paused, finished or removed."""
     spec_hash: str
     anchor_us: int
     next_slot_us: int | None

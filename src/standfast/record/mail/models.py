@@ -44,7 +44,7 @@ class Mail(Model):
     state: str
     """sent, leased, read, done, dead or expired. A mail past its time shows as expired before the row says so."""
     reason: str | None
-    """Why it was returned, became a dead letter or expired; or the note given to `done`."""
+    """The reason why the mail was returned, became a dead letter or expired; or the note given to `done`."""
     attempts: int
     attempts_max: int
     provenance: dict[str, serial.Json]
@@ -65,7 +65,7 @@ class Mail(Model):
     standing: str
     """The state of its lease: free, live, over (its time ran out) or gone (its process is dead)."""
     replayed: bool = False
-    """True if the key was used before: this is the mail that was sent then."""
+    """True if an earlier call used the key. Then this is the mail of that call."""
     receipt: Receipt | None = None
 
     @property
@@ -111,7 +111,7 @@ class Delivery(Model):
     reason: str | None
     sent_us: int
     leased_us: int | None
-    """When a reader first claimed it."""
+    """The time when a reader first claimed the mail."""
     read_us: int | None
     ended_us: int | None
     by: str | None
@@ -120,7 +120,7 @@ class Delivery(Model):
     attempts_max: int
     dead_letter: DeadLetter | None
     box_seen_us: int | None
-    """When the box was last read; None if never."""
+    """The time when the box was last read; None if never."""
     words: str
     """The state in one sentence."""
 

@@ -378,7 +378,7 @@ class Mails(Resource):
         crash.point("mail.before_retry")
         if row["state"] == "dead":
             letter = dead_letters.find(tx, row["id"])
-            if letter is not None and letter.open:  # one that was resolved may still be sent again
+            if letter is not None and letter.open:  # a resolved dead letter may still be sent again
                 dead_letters.settle(tx, row["id"], "retried", note)
         expires_us = None if for_us is None else tx.now_us() + for_us
         return claims.revive(tx, row, attempts=attempts, expires_us=expires_us, note=note)
@@ -530,7 +530,7 @@ class Mails(Resource):
         dead_letters.tell(self.store, letter, hints.command("mail", "show", short(letter.subject)), tx=self.tx)
 
     def _leave(self, held: Mail) -> None:
-        """A follower was closed while it held a mail."""
+        """Let the lease end by time for the mail of a follower that was closed."""
         self.store.write(lambda tx: claims.let_age(tx, held), durable=False)
 
     def _subject(self, tx: Tx, which: Which | DeadLetter) -> Which:

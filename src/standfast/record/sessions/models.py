@@ -119,6 +119,6 @@ class Opened(Model):
 
     record: SessionRecord
     before: SessionRecord | None
-    """None if it is new."""
+    """None if the session is new."""
     root: Node
     lineage: Lineage

@@ -36,7 +36,7 @@ class Task(Model):
     state: str
     """open, snoozed, accepted or closed. When a snooze has ended, the task reads as open."""
     reason: str | None
-    """Why it was closed or accepted."""
+    """The reason why the task was closed or accepted."""
     title: str
     body: str | None
     kind: str
@@ -151,7 +151,7 @@ class Shown(Model):
     needed_by: tuple[Other, ...]
     children: tuple[Other, ...]
     progress: Progress | None
-    """None if nothing is below it."""
+    """None if the task has no subtasks."""
     episodes: tuple[Other, ...]
     """All episodes of this problem, the first one first."""
     history: tuple[Event, ...]

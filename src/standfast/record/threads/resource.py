@@ -474,7 +474,7 @@ class Threads(Resource):
         if known is None:
             segment, n = split(ref)
             rows = self._rows_of(thread, ref)
-            if rows and rows[-1]["n"] == n and rows[-1]["type"] != CLOSED:  # otherwise it was deleted meanwhile
+            if rows and rows[-1]["n"] == n and rows[-1]["type"] != CLOSED:  # otherwise the row was deleted meanwhile
                 known = built(segment, rows, {n}, seal)[ref]
         return known
 
