@@ -117,7 +117,8 @@ def _escape(c: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """Columns on a terminal: wide characters take two, combining ones none."""
+    """The columns that a text fills on a terminal. A wide character fills two columns, and a combining character
+    none."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

@@ -1,4 +1,4 @@
-"""The one place that decides where the store is, the scope and the repository of its keys, and the actor.
+"""The only module that decides where the store is, which scope and repository its keys have, and who the actor is.
 
     the `url` argument  >  STANDFAST_DB_URL or STANDFAST_STORE  >  a trusted project's .standfast/config.toml
         >  config.toml in the data directory  >  standfast.db in the data directory

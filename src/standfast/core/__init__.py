@@ -1,1 +1,1 @@
-"""Shared by all resources: the journal, leases, claims, artifacts, and checks of arguments."""
+"""Modules that all resources share: the journal, leases, claims, artifacts, and checks of arguments."""

@@ -287,7 +287,7 @@ def settled_floor(tx: Tx) -> int:
 
 
 def _segments(tx: Tx, *, moved: bool = False) -> list[tuple[int, int | None]]:
-    """(floor, ceiling] of the rows of each cluster the journal has lived on; the last is open.
+    """The ranges (floor, ceiling] of the rows that each cluster wrote; the last range is open.
 
     On SQLite they matter to a cursor that `moved` with its store from PostgreSQL; others read by sequence number.
     """

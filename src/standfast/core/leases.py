@@ -362,7 +362,8 @@ def has_let_go(fields: list[bytes]) -> bool:
 
 
 def _probe(pid: int) -> tuple[str, str]:
-    """The state of a pid without /proc. A pid that exists may belong to another process by now: "unknown"."""
+    """The state of a pid on a system without /proc. A pid that exists may belong to another process by now:
+    "unknown"."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

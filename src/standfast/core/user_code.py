@@ -1,4 +1,4 @@
-"""Call users' functions: steps, `do`, `probe`, `compensate` and folds. Always outside a transaction.
+"""Call users' functions: steps, `do`, `probe`, `compensate` and folds. They run outside any transaction.
 
 The core is synchronous, and so is `call`. Under the async facade it runs on a worker thread. If the function returns a
 coroutine, the bridge of the facade awaits it on the caller's event loop. Without a bridge, a coroutine is refused.

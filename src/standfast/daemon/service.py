@@ -1,4 +1,4 @@
-"""The process: takes the lock, opens the store, ticks, waits, drains.
+"""The daemon's process: it takes the lock, opens the store, ticks, waits and drains.
 
     lock ─▶ store ─▶ ┌─ tick ─ wait for a slot, the bell, a child or a signal ─┐ ─▶ drain ─▶ give back
                      └─────────────────────────────────────────────────────────┘

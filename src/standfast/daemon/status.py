@@ -1,7 +1,7 @@
 """The daemon's current state, in a file that any process can read.
 
-A small file in the data directory, replaced whole whenever something changes. All of it is in the store too, but this
-file can be read while the store is away. The file stays when the daemon dies, so readers also check the lock and the
+The daemon replaces this small file in the data directory at each change. The store has the same facts, but this file
+can be read while the store cannot. The file stays when the daemon dies, so readers also check the lock and the
 identity.
 """
 

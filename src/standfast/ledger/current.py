@@ -1,7 +1,8 @@
 """The current session of a context. A called effect or step is recorded in it.
 
 A context variable has it. Tasks, `asyncio.to_thread` and copied contexts inherit the variable; a bare thread or
-executor does not (`s.bind`). Sessions, sub-agents and decisions bind themselves on entry. The innermost one counts.
+executor does not (`s.bind`). Sessions, sub-agents and decisions bind themselves on entry. The innermost binding
+counts.
 
 A program may leave a block in another context than it entered it, for example if another task closes an async
 generator. Then `unbind` resets nothing there, and the context of the entry keeps the binding. A call in that context is

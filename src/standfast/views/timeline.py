@@ -135,7 +135,7 @@ class Timelines(Resource):
             rows = _still_problems(tx, rows)
         if asked["slots"]:
             rows += _not_run(tx, asked, type)
-        rows.sort(key=lambda row: row["occurred_us"])  # a stable sort: at the same time, rows of the journal come first
+        rows.sort(key=lambda row: row["occurred_us"])  # stable: at the same time, journal rows come first
         entries = [_entry(row) for row in rows[:limit]]
         # Nothing is known about the time after the last row that was read.
         read_until_us = entries[-1].occurred_us if len(rows) > limit else min(until_us, tx.now_us())

@@ -42,7 +42,7 @@ class Scene:
             sys.stdout.flush()
 
     def agent(self, count: int = len(ORDERS)) -> int:
-        """Run the agent from the start, for at most this many orders."""
+        """Run the agent from its start, and stop it after `count` orders."""
         return self._run(f"standfast.cli.demo.{self._module}", self._server.url, str(count))
 
     def standfast(self, *words: str) -> int:

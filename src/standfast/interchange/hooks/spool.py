@@ -1,6 +1,7 @@
 """The spool: files that hold records while the store cannot be written.
 
-A hook writes to the first of these directories that it can write. In a sandbox this is usually the workspace's.
+A hook writes to the first of these directories that it can write. In a sandbox it can usually write only the
+directory of the workspace.
 
     the data directory's `spool/`  >  the workspace's `.standfast/spool/`  >  a private one in $TMPDIR
 

@@ -1,8 +1,8 @@
 """`with s.budget(…) as b`: reserve when the block begins, settle when it ends.
 
-At its end the block settles with the amounts of `b.spent(…)`. If that was not called, the whole reservation counts as
-used. `NotApplied` releases it, because the call was not made. Any other exception before `b.spent` proves nothing, so
-the hold is in doubt.
+At its end the block settles with the amounts of `b.spent(…)`. If `b.spent` was not called, the whole reservation
+counts as used. `NotApplied` releases it, because the call was not made. Any other exception before `b.spent` proves
+nothing, so the hold is in doubt.
 """
 
 from __future__ import annotations

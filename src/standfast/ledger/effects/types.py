@@ -49,7 +49,7 @@ TakesCallSecond = TypeVar("TakesCallSecond", bound=Callable[Concatenate[Never, C
 
 
 class Decorator(Protocol):
-    """The type of `@standfast.effect(…)`. Callers of the decorated function leave the Call out."""
+    """The type of `@standfast.effect(…)`. Callers of the decorated function do not pass the Call."""
 
     @overload
     def __call__(self, function: TakesAnything, /) -> Declared[TakesAnything]: ...
