@@ -104,7 +104,7 @@ def test_the_denial_is_real(blind: standfast.Standfast) -> None:
 
 
 def test_the_timeline_and_the_report_need_no_payload(blind: standfast.Standfast) -> None:
-    """002-19, 002-36: both come from durable events, not from snapshots. 002-30: an auditor has an own role."""
+    """002-19, 002-36: both read events only. 002-30: the auditor has a role of its own."""
     types = [entry.type for entry in blind.timeline(window="10m").entries]
     assert {"session.opened", "effect.dispatched", "effect.failed", "approval.granted", "decision.made"} <= set(types)
     assert types.index("decision.made") < types.index("effect.dispatched")
@@ -113,7 +113,7 @@ def test_the_timeline_and_the_report_need_no_payload(blind: standfast.Standfast)
 
 
 def test_the_five_questions_are_answered_as_documented(blind: standfast.Standfast) -> None:
-    """002-18: no query blindness."""
+    """002-18: the auditor's queries return all five answers."""
     answers = [list(blind.rows(text, {"tool": "mail.send", "since_us": 0})) for text in QUESTIONS]
     failed, waiting, retries, exemptions, production = answers
     assert [(row["session"], row["state"]) for row in failed] == [("broken", "dispatched")]

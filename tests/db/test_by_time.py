@@ -1,4 +1,4 @@
-"""The journal by event time: in any order of writing, no event is missing or out of order."""
+"""The journal sorted by event time: no event is missing or out of order."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _iso(us: int) -> datetime:
 
 
 def test_the_nearest_before_and_after_any_moment_are_found(told: tuple[standfast.Standfast, Told]) -> None:
-    """000-16: a gap is shown with its start and its end."""
+    """000-16: the start and the end of a gap are shown."""
     sf, all_told = told
     moments = [us for us, _ in all_told]
     for us in {us + near for us in moments[::5] for near in (-1, 0, 1)} | {0, moments[-1] + 1}:

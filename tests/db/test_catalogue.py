@@ -25,7 +25,7 @@ ROLES = ("record", "ledger", "checkpoint", "interchange")
 
 
 def catalogue() -> dict[str, dict[str, str]]:
-    """The rows of the page's list, by table name."""
+    """The table rows of the page's list, by table name."""
     lines = [
         [cell.strip() for cell in line.strip("| \n").split(" | ")]
         for line in PAGE.read_text().splitlines()
@@ -48,7 +48,9 @@ def test_every_table_is_on_the_page_with_its_role_and_its_loss() -> None:
 
 
 def test_a_table_is_written_only_by_the_package_of_its_role() -> None:
-    """002-1, 002-8, 002-32: the roles are kept apart in the code. Importers write what other programs recorded."""
+    """002-1, 002-8, 002-32: each package writes only the tables of its role. Importers write records of other
+    programs.
+    """
     core = {"event": "ledger", "lease": "record", "artifact": "record", "artifact_chunk": "record"}
     core |= {"repository": "record", "removed": "ledger", "digest": "ledger"}
     # Folds and credits keep snapshots, undo and copies keep their rows; a resolved doubt makes an answer ready.
@@ -160,10 +162,11 @@ print(json.dumps([
 
 
 def test_one_file_holds_it_all_and_a_copy_of_it_is_a_store(tmp_path: Path) -> None:
-    """003-9: conversations, messages, checkpoints, nodes, their messages, the ledger of migrations: one file.
+    """003-9: conversations, messages, checkpoints, nodes, their messages and the ledger of migrations are in one
+    file.
 
-    002-27: one process, one file, and a directory of artifacts beside it. 001-54: as the page says, `.backup` beside a
-    process that writes is a whole copy.
+    002-27: one process, one file, and a directory of artifacts beside the file. 001-54: the page promises that
+    `.backup` during writes makes a complete copy.
     """
     path, copy = tmp_path / "standfast.db", tmp_path / "there" / "standfast.db"
     copy.parent.mkdir()

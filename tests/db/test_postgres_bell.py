@@ -113,7 +113,7 @@ def test_a_waiting_caller_polls_at_growing_intervals(engine: PostgresEngine, mon
     with engine.watch() as watch:
         monkeypatch.setattr(watch.woken, "wait", waits.append)  # type: ignore[attr-defined]
         assert [watch.wait(60) for _ in range(6)] == [True] * 6
-        assert watch.wait(0.01) is False  # the caller's own time was up
+        assert watch.wait(0.01) is False  # the caller's own timeout ended the wait
     bounds = [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
     assert all(0.75 * bound <= wait <= bound for wait, bound in zip(waits, bounds, strict=False))
     assert waits[6] == 0.01

@@ -342,7 +342,7 @@ WAITS: dict[Callable[[Handle], Do], tuple[str, str]] = {
 def test_a_method_waits_at_the_statement_that_locks_its_row(
     shared: Handle, shared_url: str, case: Callable[[Handle], Do]
 ) -> None:
-    """002-25: a decision uses only rows that no other process can change meanwhile."""
+    """002-25: no other process can change the rows between the read and the decision."""
     table, text = WAITS[case]
     do = case(shared)
     with locked(shared_url, table) as admin:
@@ -465,7 +465,7 @@ def test_a_move_waits_for_the_process_that_makes_the_tables(shared: Handle, shar
 
 
 def test_the_line_behind_another_cluster_is_drawn_by_one(shared: Handle, shared_url: str) -> None:
-    """002-25: the second process reads the cluster after the first has written it."""
+    """002-25: the second process reads the cluster id after the first one has written it."""
 
     def settle() -> None:
         with psycopg.connect(shared_url, autocommit=True) as connection:
@@ -494,7 +494,7 @@ def test_two_that_open_a_new_store_make_its_tables_one_after_the_other(pg_databa
 
 
 def test_nothing_is_committed_before_the_schema_is_known_to_be_ours(pg_database: str, tmp_path: Path) -> None:
-    """002-25: a transaction that only writes does not ask; the fence against older writers is read before COMMIT."""
+    """002-25: a transaction that only writes does not read the schema first. `min_writer` is checked before COMMIT."""
     put = statement("INSERT INTO meta (key, value) VALUES ('late', '1')", name="put")
     with opened(pg_database, tmp_path, Names()) as sf, psycopg.connect(pg_database, autocommit=True) as admin:
         admin.execute("UPDATE standfast.meta SET value = '99999' WHERE key = 'min_writer'")

@@ -1,8 +1,7 @@
 """The schema refuses invalid rows: each NOT NULL, UNIQUE, CHECK and foreign key is tested on both engines.
 
-`fixtures/constraints.txt` lists them, table by table. Each line is tried with plain SQL: a row that breaks
-this one constraint, and no other, must be refused. A second test compares the list with the live schema, so
-that neither loses or gains a constraint alone.
+`fixtures/constraints.txt` lists the constraints of each table. For each line, the test inserts a row that breaks only
+this constraint, and the insert must be refused. A second test compares the list with the live schema.
 """
 
 from __future__ import annotations
@@ -132,7 +131,9 @@ def _sqlite(sf: standfast.Standfast) -> Iterator[Live]:
         pass
 
     def refuses(statements: list[tuple[str, Values]]) -> bool:
-        """Uses the connection of the product: SQLite enforces a foreign key only if the connection enables it."""
+        """The test uses standfast's own connection, because SQLite enforces foreign keys only if a connection
+        enables them.
+        """
         reached = []
 
         def body(tx: Tx) -> None:
@@ -283,7 +284,7 @@ def test_every_foreign_key_needs_its_row_and_is_deleted_with_it(live: Live) -> N
             *before, _ = statements
             if not live.refuses([*before, insert(table, row | {column: nowhere})]):
                 wrong.append(f"{table}.{column}: a row that is not there")
-            # A row that was left behind keeps the same row from being added a second time.
+            # If the delete of the parent left the row behind, inserting the same row again would be refused.
             gone = (f"DELETE FROM {parent} WHERE {named} = :it", {"it": row[column]})
             left = insert(parent, {**_mother(statements, parent, row[column], named)})
             again = insert(table, row)

@@ -81,7 +81,7 @@ def test_a_full_disk_refuses_by_name_keeps_what_was_acknowledged_and_works_again
 
 
 def test_a_full_disk_under_many_threads_acknowledges_nothing_that_is_not_there(tmp_path: Path) -> None:
-    """000-1: a batch that does not fit fails as a whole or row by row, never in between."""
+    """000-1: a batch that does not fit fails as a whole or row by row."""
     with or_skip(), memory(tmp_path / "small", size="2m"):
         path = tmp_path / "small" / "store" / "standfast.db"
         with standfast.open(path, data_dir=tmp_path) as sf:
@@ -103,7 +103,7 @@ def test_a_store_cannot_be_made_on_a_full_disk_and_the_message_says_so(tmp_path:
 
 
 def test_a_limit_on_the_size_of_files_is_survived(tmp_path: Path) -> None:
-    """000-1: a full disk without a mounted file system: RLIMIT_FSIZE stops the file from growing."""
+    """000-1: like a full disk, but without mounting a file system: RLIMIT_FSIZE stops the file from growing."""
     path, oracle = tmp_path / "standfast.db", tmp_path / "oracle"
     with Child("tests.db.test_sqlite_faults:write_under_a_limit", path=str(path), oracle=str(oracle)) as child:
         child.expect("refused")
@@ -501,7 +501,7 @@ def fork_inside(path: str, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["transaction", "stream"])
 def test_a_child_forked_in_the_middle_of_something_is_refused_with_a_sentence(path: Path, where: str) -> None:
-    """In such a child SQLite's record of its locks is wrong: it would read and write without locks."""
+    """In such a child, SQLite's record of its locks is wrong: the child would read and write without locks."""
     with Child("tests.db.test_sqlite_faults:fork_inside", path=str(path), where=where) as parent:
         refusal, code, there = parent.end()
         assert refusal.startswith("forked: fork outside transactions")

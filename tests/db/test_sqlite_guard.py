@@ -90,7 +90,7 @@ def test_another_sqlite_library_in_this_process_does_not_take_the_log_away(sf: s
 
 
 def test_without_the_guard_the_same_visitor_deletes_the_log_and_nothing_is_acknowledged(tmp_path: Path) -> None:
-    """The control: without the guard rows are lost, and the WAL check still detects it."""
+    """The control: without the guard, rows are lost, and the WAL check detects the loss."""
     path = tmp_path / "standfast.db"
     with Child("tests.db.test_sqlite_guard:write_unguarded", path=str(path)) as child:
         child.expect("open")
@@ -312,7 +312,7 @@ def test_no_checkpoint_writes_into_a_file_that_was_overwritten(path: Path) -> No
 def test_a_header_that_is_not_ours_is_an_alarm_at_once(
     sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R2: a check that reads the header again could find the valid header of a later checkpoint."""
+    """R2: a second read of the header could return the valid header of a later checkpoint."""
     put(sf, "k-before")
     checkpoint(path)
     put(sf, "k-seen")
@@ -338,7 +338,7 @@ def test_a_body_that_fails_on_an_overwritten_file_gets_the_alarm(sf: standfast.S
 def test_each_checkpoint_of_ours_leaves_a_new_change_counter(
     sf: standfast.Standfast, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R2: SQLite leaves the counter as it is while no page is added, and an older copy would look the same."""
+    """R2: SQLite changes the counter only if pages are added, so an older copy could have the same counter."""
     set_limit("CHECKPOINT_FRAMES", 1, change=monkeypatch.setattr)
     put(sf, "k-same")
     seen = []

@@ -1,8 +1,8 @@
-"""Ctrl-C at any place: only the caller is interrupted.
+"""Ctrl-C at any place in the code interrupts only its caller.
 
-A real SIGINT is raised at the first line of the write path that a signal can interrupt, then at the next, in the
-main thread, while other threads write through the same engine. After each one the queue must
-work, the lock must be free, nothing acknowledged may be missing and nothing may be there twice.
+The test raises a real SIGINT in the main thread at the first line of the write path, then at the next, and so on, while
+other threads write through the same engine. After each SIGINT the queue must work, the lock must be free, and no
+acknowledged row may be missing or stored twice.
 """
 
 from __future__ import annotations

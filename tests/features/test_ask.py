@@ -45,7 +45,7 @@ def reviewing(other: standfast.Standfast, function: Callable[[Mail], Any]) -> It
 def test_a_question_is_answered_once_and_leaves_no_unread_mail(
     sf: standfast.Standfast, other: standfast.Standfast
 ) -> None:
-    """000-40: the answer is the same when the program runs again, and the reviewer is not asked again."""
+    """000-40: a second run of the program gets the same answer without asking the reviewer."""
     calls: list[object] = []
 
     def verdict(mail: Mail) -> object:
@@ -64,7 +64,7 @@ def test_a_question_is_answered_once_and_leaves_no_unread_mail(
 
 
 def test_a_key_asks_one_question(sf: standfast.Standfast, other: standfast.Standfast) -> None:
-    """002-10: another question under the key is refused, and another session asks its own."""
+    """002-10: another question with the same key is refused. Another session asks a question of its own."""
     with reviewing(other, lambda mail: mail.body), sf.session("one") as s:
         assert s.ask("reviewer", 1, key="k") == 1
         with pytest.raises(KeyConflict):
@@ -111,7 +111,7 @@ def test_without_a_timeout_a_question_ends_after_a_day(engine_url: str, tmp_path
 
 
 def test_a_late_answer_to_the_first_question_counts(sf: standfast.Standfast, other: standfast.Standfast) -> None:
-    """000-40: the reviewer held the question when it expired; its reply is the answer of the next call."""
+    """000-40: the reviewer held the question when it expired. The next call returns the reviewer's answer."""
     held: list[Mail] = []
     with sf.session("fix-42") as s:
         reader = threading.Thread(target=lambda: held.append(next(other.mail.follow("reviewer"))))
@@ -128,7 +128,7 @@ def test_a_late_answer_to_the_first_question_counts(sf: standfast.Standfast, oth
 def test_an_answer_counts_even_if_it_expired_before_the_asker_returned(
     engine_url: str, tmp_path: Path, swept: bool
 ) -> None:
-    """000-40: a program that was down for longer than its timeout gets the answer, and gets the same one again."""
+    """000-40: a program that was down past its timeout gets the answer when it returns, and the same one again."""
     clock = ManualClock()
     settings = config.load(engine_url, data_dir=tmp_path / "data")
     with handle.connect(settings, clock=clock) as sf, handle.connect(settings, clock=clock) as other:
@@ -199,7 +199,7 @@ def test_a_function_that_raises_is_called_again_in_the_same_session(engine_url: 
 
 
 def test_two_that_answer_do_not_write_to_each_other_for_ever(sf: standfast.Standfast) -> None:
-    """002-20: a mail that is a reply is passed to the function. Its return value is not sent."""
+    """002-20: the function gets a mail that is a reply, but its return value is not sent."""
     heard: list[object] = []
     sf.mail.send("ann", "question", sender="bob")
     for box in ("ann", "bob", "ann"):
@@ -273,7 +273,7 @@ def test_a_question_that_waited_for_an_approval_is_answered_as_soon_as_a_person_
 
 @pytest.mark.parametrize("awaited", ["approval", "doubt"])
 def test_waiting_for_a_person_uses_up_no_attempt(engine_url: str, tmp_path: Path, awaited: str) -> None:
-    """000-40: after three times as many calls as attempts, the mail is answered once the person has answered."""
+    """000-40: the asker calls three times more often than attempts are allowed, and still gets the answer."""
 
     @standfast.effect("merge.patient", by=standfast.ALL, approve=True)
     def merge(pr: int) -> str:
@@ -317,7 +317,7 @@ def test_a_denied_approval_is_an_attempt(reviewer: standfast.Standfast) -> None:
 
 
 def test_a_doubt_that_is_settled_before_the_mail_is_deferred_delays_nothing(reviewer: standfast.Standfast) -> None:
-    """000-40: a person may be faster than the transaction that defers."""
+    """000-40: a person may settle the doubt before the transaction that defers the mail."""
     sf = reviewer
 
     def verdict(mail: Mail) -> str:

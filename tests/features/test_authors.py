@@ -76,7 +76,7 @@ def written(sf: standfast.Standfast) -> None:
 def test_every_line_of_a_brief_names_its_author_and_quotes_its_text(
     engine_url: str, tmp_path: Path, writer: str
 ) -> None:
-    """R31: no text forges an author, a section or a line; the author is the actor, not the sender."""
+    """R31: no text can imitate an author, a section or a line. The author is the actor, not the sender."""
     with opened(engine_url, tmp_path, writer) as sf:
         written(sf)
         made = sf.brief(agent="bob", max_tokens=10_000)
@@ -121,7 +121,7 @@ def test_a_name_with_line_breaks_adds_nothing_to_a_brief(engine_url: str, tmp_pa
 
 
 def test_a_task_is_a_persons_only_if_no_other_actor_wrote_part_of_it(engine_url: str, tmp_path: Path) -> None:
-    """R31: a later sighting by a person does not vouch for the body that an agent wrote."""
+    """R31: if an agent wrote the body, a later sighting by a person does not make the person its author."""
     with opened(engine_url, tmp_path, "claude-code:s1") as agent, opened(engine_url, tmp_path, ADA) as person:
         alone = person.tasks.add("written by ada")
         shared = agent.tasks.add("written by both", body="by the agent")
@@ -180,7 +180,7 @@ def test_tools_name_the_author_and_quote_its_text(engine_url: str, tmp_path: Pat
 
 
 def test_the_hook_gives_an_agent_the_same_brief(engine_url: str, tmp_path: Path) -> None:
-    """R31, 002-25: the text that a starting agent is given names who gave each standing order."""
+    """R31, 002-25: the brief for a starting agent names the author of each standing order."""
     from standfast.cli.hook import brief
 
     with opened(engine_url, tmp_path, "claude-code:s1") as sf:

@@ -75,7 +75,7 @@ def test_a_refusal_names_the_amount_left_and_the_holders_and_writes_nothing(sf: 
 
 
 def test_a_budget_inside_another_only_narrows(sf: standfast.Standfast) -> None:
-    """Every budget around the subject must have enough left, however much the inner one allows."""
+    """The limits of all budgets around the subject apply, even if the inner budget allows more."""
     sf.budgets.set("team", tokens=1_000)
     sf.budgets.set("agent:coder", tokens=900, within="team")
     sf.budgets.set("session:fix-42", tokens=5_000, within="agent:coder")
@@ -103,7 +103,7 @@ def test_each_unit_has_its_limit(sf: standfast.Standfast, unit: str) -> None:
 
 
 def test_an_amount_that_is_limited_must_be_given(sf: standfast.Standfast) -> None:
-    """An unknown price does not count as 0."""
+    """An unknown price is not taken as 0."""
     sf.budgets.set("all", usd=20, per="day")
     sf.budgets.set("team", tokens=1_000)
     with pytest.raises(InvalidInput, match="'all' limits money, and no amount is given") as caught:
@@ -310,7 +310,9 @@ def leave_a_hold(url: str, data: str) -> None:
 def test_the_hold_of_a_dead_process_is_in_doubt_and_not_returned(
     nursery: Nursery, sf: standfast.Standfast, engine_url: str, tmp_path: Path
 ) -> None:
-    """000-47: the call may have been billed. The next call needs a hold of its own; usage seen later settles."""
+    """000-47: the call may have been billed. The next call needs its own hold, and usage reported later settles the
+    first.
+    """
     sf.budgets.set("team", tokens=700)
     asked = {"url": engine_url, "data": str(tmp_path / "data")}
     (pid,) = nursery.race("tests.features.test_budgets:leave_a_hold", [asked])
@@ -445,7 +447,7 @@ def use_up(url: str, data: str, number: int, out: str) -> None:
 def test_many_processes_at_once_never_use_more_than_the_limit(
     nursery: Nursery, engine_url: str, tmp_path: Path
 ) -> None:
-    """000-46: conditional updates of three levels in one order; an oracle outside the store counts."""
+    """000-46: each reservation updates three levels in one order. A count outside the store is compared."""
     data = str(tmp_path / "data")
     with standfast.open(engine_url, data_dir=data) as sf:
         sf.budgets.set("all", tokens=2_000, per="month")

@@ -87,7 +87,7 @@ def test_the_same_sessions_give_the_same_bytes(sf: Standfast, bundle: Path, tmp_
 def test_another_machine_exports_the_same_content(
     sf: Standfast, other: Standfast, bundle: Path, tmp_path: Path
 ) -> None:
-    """002-3: bundle, other store, export: the same hash, in both directions between the engines."""
+    """002-3: export, import into another store and export again give the same hash, between both engines."""
     first = json.loads(members(bundle)["bundle.json"])["content"]
     done = other.imports.bundle(bundle)
     assert (done.content, done.taken, done.rows) == (first, False, done.added + done.artifacts)
@@ -105,7 +105,7 @@ def test_another_machine_exports_the_same_content(
 def test_a_session_that_was_handed_over_continues_there(
     sf: Standfast, other: Standfast, bundle: Path, tmp_path: Path
 ) -> None:
-    """000-49: nothing is sent or computed twice, and the source says handed over."""
+    """000-49: the target sends and computes nothing twice, and the source reports that it was handed over."""
     with pytest.raises(standfast.Conflict, match="did not hand") as refused:
         other.imports.bundle(bundle, take=True)
     assert refused.value.code == "not_handed_over"
@@ -140,7 +140,7 @@ def test_a_held_session_is_not_handed_over(sf: Standfast, tmp_path: Path) -> Non
 
 
 def test_stored_commands_and_grants_stay_at_the_source(sf: Standfast, tmp_path: Path) -> None:
-    """No command, no path, no lease and no approval travels."""
+    """A bundle has no command, path, lease or approval."""
     filled(sf)
     sf.export("fix-42", to=tmp_path / "b.zip")
     named = {name for table in bundles.BY_SESSION for name in bundles.columns(table)}
@@ -323,7 +323,7 @@ def forged(bundle: Path, *changes: tuple[str, Callable[[dict[str, Any]], object]
 
 
 def test_no_effect_of_history_answers_or_stops_a_call_here(sf: Standfast, sound: Path, tmp_path: Path) -> None:
-    """Results, doubts and intents of a bundle that was not taken: the call here is sent, with its own arguments."""
+    """Imported results, doubts and intents do not apply here: the call is sent with its own arguments."""
     sent: list[Any] = []
 
     def do(call: Any) -> dict[str, int]:
@@ -342,7 +342,7 @@ def test_no_effect_of_history_answers_or_stops_a_call_here(sf: Standfast, sound:
 
 
 def fresh(sound: Path, n: int) -> bytes:
-    """The same bundle with other ids and keys, as an author makes them."""
+    """The same bundle with other ids and keys, as if another author had made it."""
     found = members(sound)
     rows = {name: text.decode() for name, text in found.items() if name.startswith("rows/") or name == "bundle.json"}
     ids = {word for text in rows.values() for word in re.findall(r"[a-z]{3}_[0-9a-z]{26}", text)}
@@ -373,7 +373,9 @@ def test_a_bundle_brings_no_standing_order_and_no_fork_of_a_session_here(sf: Sta
 def test_no_row_of_this_store_is_replaced_by_its_id_or_name(
     sf: Standfast, sound: Path, tmp_path: Path, take: bool
 ) -> None:
-    """Ids of this store in a bundle are refused; the same name is another artifact, and the newest of it is ours."""
+    """A bundle with ids of this store is refused. An artifact of the same name is added, but the newest one stays
+    ours.
+    """
     ours = sf.artifacts.put(b"ours", name="build.log", kind="log")
     path, before = tmp_path / "bad.zip", counts(sf)
     path.write_bytes(_row("artifact", lambda row: row.update(id=ours.id))(members(sound)))

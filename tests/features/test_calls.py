@@ -110,7 +110,7 @@ def test_a_step_is_the_plain_function_outside_a_session_and_a_step_inside(sf: st
 
 
 def test_an_effect_and_a_step_show_their_name_and_signature() -> None:
-    """A person who prints one sees its fields."""
+    """The repr of an effect or a step shows its fields."""
 
     @standfast.effect("mail.send", by=("to",))
     def send_mail(call: standfast.Call, to: str) -> int:
@@ -529,7 +529,7 @@ NESTED: dict[str, Callable[[], object]] = {"effect": lambda: send("inner"), "ste
 
 @pytest.mark.parametrize("kind", list(NESTED))
 def test_a_call_inside_a_body_a_find_or_a_compensation_is_refused(sf: standfast.Standfast, kind: str) -> None:
-    """000-19: an effect inside an effect could be in doubt together with it."""
+    """000-19: otherwise two effects, one inside the other, could be in doubt together."""
     caught: list[str] = []
 
     def nest() -> None:

@@ -32,7 +32,7 @@ GUIDE = EXAMPLE.parent.parent / "docs" / "guides" / "tool-loop.md"
 
 
 def openai_reply(*calls: tuple[str, str], text: str | None = None) -> dict[str, Any]:
-    """As `completion.choices[0].message.model_dump()` gives it, empty fields included."""
+    """A reply in the form of `completion.choices[0].message.model_dump()`, with its empty fields."""
     asked = [{"id": id, "type": "function", "function": {"name": "open_pr", "arguments": a}} for id, a in calls]
     return {"content": text, "refusal": None, "role": "assistant", "annotations": [], "tool_calls": asked or None}
 
@@ -102,7 +102,7 @@ ANTHROPIC = [
 
 
 def test_messages_are_sent_in_the_form_of_either_provider(sf: standfast.Standfast) -> None:
-    """001-6: each result is directly behind its call, with either provider's calls and in any order."""
+    """001-6: each result directly follows its call, in the format of either provider and in any order of arrival."""
     with sf.session("talk") as s:
         for role, content in SAID:
             s.say(role, content)
@@ -148,7 +148,7 @@ def said(role: str, content: Any, retracted_us: int | None = None) -> Message:
 
 
 def test_calls_without_a_result_are_found_and_sent_with_a_substitute(sf: standfast.Standfast) -> None:
-    """002-11: an LLM may use an id again; what was taken back counts as not said."""
+    """002-11: an LLM may use an id twice. Messages that were taken back do not count."""
     with sf.session("talk") as s:
         s.say("user", "go")
         s.say("assistant", openai_reply(("call_1", '{"branch": "a"}')))
@@ -164,13 +164,13 @@ def test_calls_without_a_result_are_found_and_sent_with_a_substitute(sf: standfa
         s.say("assistant", openai_reply(("call_9", "{}")))
         Conversations(sf._store).take_back("talk")
         assert len(standfast.orphans(s.messages())) == 2
-        assert standfast.to_openai(s.messages(last=1))["messages"] == []  # the newest was taken back
+        assert standfast.to_openai(s.messages(last=1))["messages"] == []  # the newest message was taken back
         behind = standfast.to_openai(s.messages(after=2))["messages"]
         assert behind[0]["role"] == "assistant", "a result whose call is not among the messages is left out"
 
 
 def test_whole_messages_and_other_json_values_are_accepted() -> None:
-    """001-6: Anthropic's response as it is dumped; a user's JSON value is text."""
+    """001-6: Anthropic's response is accepted as it is dumped. Another JSON value of the user becomes text."""
     whole_reply = {"id": "msg_1", "type": "message", "role": "assistant", "content": [USED], "stop_reason": "tool_use"}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "pull/3"}]}
     messages = [said("user", {"n": 1}), said("assistant", whole_reply), said("user", [result])]
@@ -190,7 +190,7 @@ def test_whole_messages_and_other_json_values_are_accepted() -> None:
     ],
 )
 def test_what_no_provider_takes_is_refused(role: str, content: Any, match: str) -> None:
-    """001-6: nothing is left out silently."""
+    """001-6: messages that no provider accepts are refused, not left out."""
     with pytest.raises(standfast.InvalidInput, match=match):
         standfast.to_anthropic([said(role, content)])
 
@@ -252,7 +252,7 @@ def test_the_loop_has_at_most_60_lines_and_the_guide_has_the_number() -> None:
 def test_a_loop_killed_at_every_crash_point_opens_each_pull_request_once(
     sf_crash: Crash, monkeypatch: pytest.MonkeyPatch, branches: list[list[str]] | None
 ) -> None:
-    """002-11, 002-20, 000-1: the server has each request once, the talk ends, and no call is without a result."""
+    """002-11, 002-20, 000-1: the server has each request once, the loop ends, and every call has a result."""
     module = example()
     if branches is not None:
         monkeypatch.setattr(module, "SCRIPT", branches)
@@ -360,7 +360,7 @@ def guide_loop(provider: str) -> str:
 def test_the_loop_of_the_guide_runs_with_the_client_of_the_provider(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """001-6, 002-20: what the client returns is said, read and sent again; nothing leaves this process."""
+    """001-6, 002-20: the client's response is stored, read and sent again. Nothing leaves this process."""
     frameworks.importable(frameworks.OPENAI_AGENTS, frameworks.ANTHROPIC)
     monkeypatch.setenv("STANDFAST_DATA_DIR", str(tmp_path))
     opened: list[str] = []
@@ -373,7 +373,7 @@ def test_the_loop_of_the_guide_runs_with_the_client_of_the_provider(
     seen: list[Any] = []
     client = openai_client(seen) if provider == "openai" else anthropic_client(seen)
     names = {"standfast": standfast, "client": client, "TOOLS": {"open_pr": open_pr}, "MODEL": "m", "SCHEMAS": []}
-    for _ in range(2):  # the second run finds that everything is done
+    for _ in range(2):  # the second run finds all work done
         exec(guide_loop(provider), {**names, "prompt": "Open them."})
     assert opened == ["a", "b"]
     assert [len(messages) for messages in seen] == [1, 3, 5]

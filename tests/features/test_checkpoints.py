@@ -1,4 +1,4 @@
-"""Checkpoints: a fold saves time; deleting every one of them loses nothing else."""
+"""Checkpoints: a fold saves time. After all of them are deleted, the same state can be computed again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_checkpoint_names_the_messages_that_it_covers(talk: standfast.Standfas
 
 
 def test_the_context_is_the_newest_fold_and_the_messages_after_it(talk: standfast.Standfast) -> None:
-    """003-11: everything before collapses into a summary; originals stay."""
+    """003-11: the fold replaces earlier messages by a summary, but the originals stay."""
     whole = talk.checkpoints.context("talk")
     assert (whole.summary, positions(whole), whole.omitted) == (None, list(range(1, 31)), 0)
     talk.checkpoints.add("talk", 10, summary="ten")
@@ -244,7 +244,7 @@ def test_a_fork_uses_its_parents_folds_up_to_the_cut(sf: standfast.Standfast) ->
 
 
 def test_without_any_checkpoint_everything_still_resumes(sf: standfast.Standfast) -> None:
-    """002-5: delete every checkpoint, and the recoverable state is reconstructed from the record."""
+    """002-5: the state is reconstructed from the record."""
     acted: list[str] = []
 
     def make_plan() -> list[str]:

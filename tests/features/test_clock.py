@@ -33,7 +33,7 @@ def test_the_boot_id_is_the_kernels_own() -> None:
 
 
 def test_a_manual_clock_moves_only_when_it_is_advanced() -> None:
-    """000-48: the layer below behaves the same every time: the clock is injected."""
+    """000-48: code that uses an injected clock behaves the same in every run."""
     clock = ManualClock()
     assert reading(clock) == reading(clock) == reading(ManualClock())
     assert iso(clock.now_us()) == "2026-01-01T00:00:00.000000Z"

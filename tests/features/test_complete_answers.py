@@ -106,7 +106,7 @@ ALL_CLEAR = ("", "status", "brief", "recovery", "approval list", "approve", "tim
 
 
 def test_each_command_that_finds_nothing_names_the_stores_that_it_did_not_read() -> None:
-    """000-17, 002-18: an effect that is in doubt in another store of this account is not hidden by an all-clear."""
+    """000-17, 002-18: "nothing to do" names the stores not read, where an effect may be in doubt."""
     with remembering.home() as home:
         assert remembering.run(home, "task", "add", "x", STANDFAST_DATA_DIR=str(home / "other")).returncode == 0
         assert remembering.run(home, "task", "add", "x").returncode == 0
@@ -156,7 +156,7 @@ def test_a_crashed_session_behind_a_hundred_live_ones_is_shown(
 def test_many_harmless_rows_do_not_hide_rows_that_need_a_person(
     sf: standfast.Standfast, engine_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-17: also across the pages that bound memory, and for rows of the same time."""
+    """000-17: the same is true across pages, and for rows with equal times."""
     monkeypatch.setattr(recovery, "PAGE", 7)
     code = "\n".join(
         f"for n in range({count}): {what}"
@@ -209,7 +209,7 @@ def test_a_section_of_the_brief_counts_all_it_leaves_out(sf: standfast.Standfast
 
 
 def test_a_truncated_timeline_claims_no_silence_behind_its_last_row(engine_url: str, tmp_path: Path) -> None:
-    """000-16: a gap is claimed only where every row was looked at."""
+    """000-16: a gap is reported only for a period whose rows were all read."""
     clock = ManualClock(1_794_279_600_000_000)
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
         for n in range(6):
@@ -262,7 +262,7 @@ Then = Callable[[standfast.Standfast, ManualClock, str], object]
 def test_why_a_session_waits_is_derived_from_the_answer(
     engine_url: str, tmp_path: Path, then: Then, expected: str
 ) -> None:
-    """002-18: no stored sentence is shown that an answer or the time has made false."""
+    """002-18: a stored reason that an answer or a timeout made false is not shown."""
     clock = ManualClock()
     with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
         id = asked(sf)
@@ -273,7 +273,7 @@ def test_why_a_session_waits_is_derived_from_the_answer(
 
 
 def test_a_reason_that_no_row_contradicts_is_shown_as_it_was_given(sf: standfast.Standfast) -> None:
-    """002-18: a person's own words stay."""
+    """002-18: the reason is shown as the person wrote it."""
     with sf.session("ship") as s:
         s.pause("the review of tuesday")
     assert waits(sf) == "session 'ship' waits: \"the review of tuesday\""

@@ -1,4 +1,4 @@
-"""Conversations: items of other people's frameworks, as the messages of a session."""
+"""Conversations: items of agent frameworks are stored as the messages of a session."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_secrets_are_removed_before_items_are_stored(talks: Conversations) -> No
 
 
 def test_a_fork_shares_the_past_and_neither_changes_the_other(sf: standfast.Standfast, talks: Conversations) -> None:
-    """A fork without a copy."""
+    """The fork reads the items before the cut without a copy."""
     talks.add("a", said(1, 2, 3))
     talks.take_back("a")
     sf.sessions.fork("a", "b")
@@ -155,7 +155,7 @@ def crowd(url: str, data: str, number: int, times: int) -> None:
 
 
 def test_eight_processes_lose_nothing_and_split_no_batch(engine_url: str, tmp_path: Path) -> None:
-    """001-72: concurrent appends: none lost, none interleaved."""
+    """001-72: concurrent appends lose no batch and mix no two batches."""
     data, times = str(tmp_path / "data"), 15
     asked: dict[str, object] = {"url": engine_url, "data": data, "times": times}
     with Nursery() as nursery:

@@ -56,7 +56,7 @@ def test_an_event_has_time_actor_type_and_stream(sf: standfast.Standfast) -> Non
 
 
 def test_a_log_of_what_controls_caught_is_a_stream(sf: standfast.Standfast) -> None:
-    """001-18: time, control, finding, actor, outcome and notes; only ever appended."""
+    """001-18: time, control, finding, actor, outcome and notes. The stream is append-only."""
     caught = [("review", "a force push", "held"), ("ci", "a flaky test", "task opened"), ("review", "a secret", "held")]
     for control, what, outcome in caught:
         data = {"control": control, "outcome": outcome, "notes": "seen in the diff"}
@@ -494,7 +494,7 @@ def test_a_task_is_projected_from_its_events(sf: standfast.Standfast) -> None:
 
 
 def test_the_state_at_any_moment_by_version_by_time_and_by_session(engine_url: str, tmp_path: Path) -> None:
-    """001-74: time travel; what changed between session 3 and session 5."""
+    """001-74: the difference between two sessions is a difference between two states."""
     sf, clock = at_clock(engine_url, tmp_path / "data")
     noon = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=clock.now_us())
     with sf:
@@ -578,7 +578,7 @@ def test_new_versions_of_an_event_are_read_beside_old_ones(sf: standfast.Standfa
 
 
 def test_a_named_fold_reads_only_the_events_after_its_snapshot(sf: standfast.Standfast) -> None:
-    """001-76: replay is O(n); snapshots bound it."""
+    """001-76: replay is O(n), and a snapshot limits n."""
     for _ in range(3):
         sf.events.append_many("orders", [("placed", None)] * 400)
     first = sf.events.fold("orders", count, {}, name="counts")
@@ -627,7 +627,7 @@ def test_a_state_may_be_more_than_json_and_is_the_same_with_and_without_a_snapsh
         for _ in range(2)
     ]
     assert plain == named[0] == named[1] == Account(12, ["paid", "paid"])
-    assert start == Account()  # what the caller gave was not changed
+    assert start == Account()  # the caller's start value was not changed
     assert sf.events.diff("account", deposit, start, between=(1, 2)).changes[0] == models.Change(
         "/balance", "changed", 5, 12
     )

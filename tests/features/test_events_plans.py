@@ -1,4 +1,4 @@
-"""A stream of a hundred thousand events costs what one of a thousand does; hot statements find rows by an index."""
+"""A call costs the same in a stream of 100,000 events as in one of 1,000. Hot statements find rows by an index."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def plan(sf: standfast.Standfast, asked: Statement, **params: object) -> str:
 def test_every_hot_question_is_answered_by_an_index(
     full: standfast.Standfast, asked: Statement, params: Row, index: str
 ) -> None:
-    """001-43: events by time range and optional type, served by an index."""
+    """001-43: an index finds events by time range and optional type."""
     steps = plan(full, asked, **params)
     assert re.search(index, steps), steps
     assert not re.search(r"Seq Scan on event|^SCAN ", steps), steps
@@ -99,7 +99,7 @@ def test_every_hot_question_is_answered_by_an_index(
 
 
 def reads(tx: Tx) -> Row:
-    """What this transaction has read so far: pages on SQLite, rows of events on PostgreSQL."""
+    """Pages (SQLite) or rows of events (PostgreSQL) that this transaction has read so far."""
     if tx.dialect == "sqlite":
         import apsw
 
@@ -113,7 +113,7 @@ def reads(tx: Tx) -> Row:
 
 
 def cost(sf: standfast.Standfast, stream: str, **asked: object) -> Row:
-    """What one append reads."""
+    """The number of pages or rows that one append reads."""
 
     def body(tx: Tx) -> Row:
         tx.now_us()
@@ -131,7 +131,7 @@ def test_an_append_to_a_long_stream_reads_what_one_to_a_short_stream_reads(
 ) -> None:
     """001-24: a 100,000-entry event log appends without loading the log."""
     costs = {}
-    for stream in ("short", "long", "short", "long"):  # the second time around: pages are split or not, caches are warm
+    for stream in ("short", "long", "short", "long"):  # page splits and cold caches change the first count
         if "expected_version" in asked:
             asked["expected_version"] = full.events.stream(stream).version
         if "key" in asked:
@@ -157,7 +157,7 @@ def test_a_fold_of_a_long_stream_reads_only_the_events_after_its_snapshot(full: 
     assert (folded.state, folded.read, folded.snapshot) == (version + 7, 7, version)
     assert called == [one.version for one in added]
     called.clear()
-    past = full.events.fold("long", total, 0, name="total", at=54_321)  # snapshots were kept on the way
+    past = full.events.fold("long", total, 0, name="total", at=54_321)  # snapshots were stored meanwhile
     assert (past.state, past.read, called) == (54_321, 4_321, list(range(50_001, 54_322)))
     called.clear()
     assert full.events.fold("long", total, 0, name="total", at=when.utc(30_000)).state == 30_000
@@ -169,7 +169,7 @@ def test_cursors_and_snapshots_are_found_by_their_keys(full: standfast.Standfast
     for asked in (consumers.SQL.get, folds.SQL.nearest, queries.SQL.stream):
         steps = plan(full, asked, **at)
         assert not re.search(r"^SCAN ", steps), steps
-        if full.engine.name == "sqlite":  # a server reads a table of a few rows from end to end, and is right
+        if full.engine.name == "sqlite":  # a server rightly reads a table of a few rows without an index
             assert "SEARCH" in steps
 
 

@@ -651,7 +651,9 @@ console.log(JSON.stringify({ refused, env }))
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
 def test_the_plugin_of_opencode_adds_a_line_about_mail(tmp_path: Path) -> None:
-    """000-38: below the answer of a tool, and below a prompt as long as no agent took the mail; nothing is blocked."""
+    """000-38: mail is shown below the answer of a tool, and below prompts until an agent takes it. No call is
+    blocked.
+    """
     (tmp_path / "standfast.mjs").write_text(hook_entries.plugin(install.program()))
     data = tmp_path / "data"
     with standfast.open(data_dir=data) as sf:
