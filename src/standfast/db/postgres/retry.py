@@ -31,7 +31,7 @@ class RetryBudget:
         return max(0.0, self._deadline_s - self.waited_s())
 
     def few(self) -> bool:
-        """Whether an error that is retried only a few times has tries left."""
+        """Count an error that is retried at most FEW times. Returns whether a retry is left."""
         self._few += 1
         return self._few <= FEW
 
