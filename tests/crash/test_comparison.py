@@ -63,7 +63,7 @@ def test_without_lookups_it_asks_a_person_and_continues_with_the_answer(run: Any
 
 
 def test_a_json_file_without_lookups_sends_twice(run: Any, tmp_path: Path) -> None:
-    """002-20: the oracle counts a duplicate where there is one."""
+    """002-20: the oracle counts the duplicate."""
     tally = run.Run("json", tmp_path, care=False, kills=[("nightly", "2:0")], path=[]).play()
     assert tally == run.Tally(kills=1, duplicates=1)
 
@@ -106,7 +106,7 @@ def names(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("system", ["standfast", "dbos", "json"])
 def test_without_care_is_the_same_program_without_its_lookups(run: Any, system: str) -> None:
-    """002-20: the second program has every line of the first, but no lookup, and compiles."""
+    """002-20: the second program is the first without its lookups, and it compiles."""
     source = (EXAMPLE / f"on_{system}.py").read_text()
     careless = run.careless(source)
     assert source.count("world.find_") == 4

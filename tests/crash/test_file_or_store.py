@@ -11,7 +11,7 @@ from standfast_prove.bench import file_or_store
 
 @pytest.mark.parametrize("size", [5, 12])
 def test_both_sides_are_measured(size: int, tmp_path: Path) -> None:
-    """001-85: one workflow in a file and in SQLite."""
+    """001-85: the same workflow runs with a file and with SQLite."""
     for side in file_or_store.compared(size, str(tmp_path)):
         assert min(side) > 0
     assert file_or_store.SIZES == (5, 500, 50_000)

@@ -77,7 +77,7 @@ def test_killed_at_some_boundaries_five_tasks_resume_at_the_right_one(name: str,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_at_every_boundary_five_tasks_resume_at_the_right_one(name: str, tmp_path: Path) -> None:
-    """001-78: no finished task runs again, each task runs after those it needs, and a second run changes nothing."""
+    """001-78: no finished task runs again, each task runs after its dependencies, and a second run changes nothing."""
     found = check(name, tmp_path, step=1)
     assert len(found) > 15
     assert any(one["before"] == ORDER[:3] for one in found)

@@ -60,7 +60,7 @@ def test_the_next_run_takes_the_seeds_after_the_last(tmp_path: Path) -> None:
 
 
 def test_result_files_can_be_joined(tmp_path: Path) -> None:
-    """002-47: a joined file has the same lines as the files that it was made of."""
+    """002-47: a joined file has the lines of its parts."""
     table = results.Table("peers", "python -m x", {"standfast": "1.0"}, [{"contestant": "a", "lost": 0}])
     runs = [run(result(), started="2026-11-16T01:00:00Z"), run(result("mail"), started="2026-11-16T02:00:00Z")]
     files = [results.write(tmp_path / "raw", one) for one in reversed(runs)]
@@ -107,7 +107,7 @@ def test_a_campaign_that_holds_counts(runner: Runner) -> None:
 
 
 def test_a_control_that_holds_is_wrong(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A result of zero means something only if the same campaign fails without the protection."""
+    """A result of zero violations means something only if the campaign finds some without the protection."""
     monkeypatch.setattr("standfast_prove.runner.CONTROL_S", 1.0)
     found = runner.run(TAIL._replace(control="nothing at all"), "sqlite", seed=0, seconds=0)
     assert found.bad == ["without nothing at all it held: this campaign could not have seen anything"]

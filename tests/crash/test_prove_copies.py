@@ -10,7 +10,7 @@ from standfast_prove.campaigns import copies
 
 
 def test_a_copy_is_absent_or_whole(engine_url: str, tmp_path: Path) -> None:
-    """001-54, 001-75: a copy is killed, and fails at its n-th call, while two processes write."""
+    """001-54, 001-75: while two processes write, a copy is killed or fails at its n-th system call."""
     url = engine_url if "://" in engine_url else None
     outcome = copies.run(tmp_path, url=url, seed=1, kills=1, faults=3)
     assert outcome.bad == []

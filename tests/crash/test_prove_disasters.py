@@ -10,7 +10,7 @@ from standfast_prove.campaigns import disaster_servers, disasters
 
 
 def test_no_effect_is_sent_again_after_the_store_went_back(engine_url: str, tmp_path: Path) -> None:
-    """003-42, 000-37: the store is put back by `restore --here`, with and without the replaced store, and by `cp`."""
+    """003-42, 000-37: `restore --here` (with and without the replaced store) or `cp` restores an old state."""
     url = engine_url if "://" in engine_url else None
     outcome = disasters.run(tmp_path, url=url, seed=1, disasters=3)
     assert outcome.bad == []

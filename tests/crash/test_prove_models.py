@@ -1,4 +1,4 @@
-"""The campaign over every model: a seed repeats it, and a failure prints the smallest failing program."""
+"""The campaign over every model: a seed gives the same run again, and a failure prints the smallest failing program."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from standfast_prove.mutants.simulation import MUTANTS, found_by_the_simulation
 
 
 def test_everything_settles_and_the_same_seed_plays_the_same_again(tmp_path: Path) -> None:
-    """002-10, 002-11: processes are killed, stopped and outlive their leases; nothing is done twice or lost."""
+    """002-10, 002-11: processes are killed, stopped and outlive their leases. No action is done twice or lost."""
     played = [run(tmp_path / str(n), seed=seed, simulations=15) for n, seed in enumerate((3, 3, 4))]
     assert [one.bad for one in played] == [[], [], []]
     assert played[0] == played[1]

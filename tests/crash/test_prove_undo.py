@@ -12,7 +12,7 @@ def _url(engine_url: str) -> str | None:
 
 
 def test_changes_are_undone_as_a_model_says(engine_url: str, tmp_path: Path) -> None:
-    """000-42: an undo works if the value is unchanged and is refused otherwise; an undo can be undone."""
+    """000-42: an undo works only if the value is unchanged, and can itself be undone."""
     outcome = undo.run(tmp_path, url=_url(engine_url), seed=1, examples=4 if _url(engine_url) else 12)
     assert outcome.bad == []
     assert outcome.seen["programs"] >= 4

@@ -169,7 +169,7 @@ def test_a_handle_whose_rows_are_lost_is_refused_although_a_heartbeat_got_the_fi
 
 
 def test_a_handle_continues_if_none_of_its_rows_is_lost(store: Path) -> None:
-    """RULES 12: after an alarm the same store id and epoch continues."""
+    """RULES 12: after an alarm, the handle continues if the file has the same store id and epoch."""
     with opened(store) as sf:
         sf.state.set("a", 1)
         (store / "standfast.db-shm").unlink()

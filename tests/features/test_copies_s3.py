@@ -35,7 +35,9 @@ def reachable(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dic
 def test_a_copy_in_s3_from_taking_to_restoring(
     sf: standfast.Standfast, reachable: dict[str, str], tmp_path: Path
 ) -> None:
-    """000-42, 002-48: the files are those of a directory, and the credentials come from the environment."""
+    """000-42, 002-48: a copy in S3 has the same files as one in a directory. The credentials come from the
+    environment.
+    """
     kept = sf.artifacts.put(os.urandom(700_000), name="log")
     sf.tasks.add("one")
     first = sf.backup(PLACE)

@@ -72,7 +72,9 @@ def test_the_variable_is_shown_to_win(
 
 
 def test_a_choice_is_saved_for_the_project_or_the_account(project: Path, tmp_path: Path, shown: Any) -> None:
-    """003-22, 003-23, 003-25: saved for the project, or with `global`; it asks for a restart and opens no store."""
+    """003-22, 003-23, 003-25: saved for the project, or with `global`. The command asks for a restart and opens no
+    store.
+    """
     saved = shown("sqlite", "state.db")
     assert saved["saved"] == str(project / ".standfast" / "config.toml")
     assert saved["in_effect"] is True
@@ -127,7 +129,7 @@ def test_what_cannot_be_a_choice_is_refused(project: Path, tmp_path: Path, shown
 
 
 def test_a_project_is_trusted_by_a_command(project: Path, shown: Any) -> None:
-    """RULES §9: the trust is for exactly these bytes of the file."""
+    """RULES §9: the command trusts exactly the current bytes of the file."""
     assert shown("trust", code=3) == {}
     (project / ".standfast").mkdir()
     file = project / ".standfast" / "config.toml"

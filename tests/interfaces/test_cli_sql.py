@@ -80,7 +80,7 @@ def test_an_empty_result_is_reported(store: str, capsys: pytest.CaptureFixture[s
 def test_what_does_more_than_read_is_refused(
     store: str, query: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """000-27: only methods change rows."""
+    """000-27: rows can only be changed by methods."""
     before = meta()
     code = app.run(["sql", query])
     shown = capsys.readouterr()

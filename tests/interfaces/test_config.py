@@ -130,7 +130,7 @@ def test_a_target_is_a_path_a_url_or_a_name(text: str | None, engine: str, locat
     ],
 )
 def test_what_can_only_be_a_mistake_is_refused_without_repeating_it(text: str) -> None:
-    """003-24: a driver would quote the parts of the text, including the password."""
+    """003-24: the driver's error would quote parts of the text, including the password."""
     with pytest.raises(InvalidInput) as caught:
         parse_db_target(text, default_path=DEFAULT)
     assert "hunter2" not in str(caught.value)
@@ -627,7 +627,7 @@ def test_the_scope_of_a_project_comes_from_its_own_file(env: dict[str, str], pro
 
 
 def test_no_directory_decides_the_scope(env: dict[str, str], tmp_path: Path) -> None:
-    """DESIGN, decision 2: it is empty by default."""
+    """DESIGN, decision 2: the scope is empty by default."""
     make_git_dir(tmp_path / ".git", "git@example.org:ada/engine.git")
     found = load(cwd=tmp_path, environ=env)
     assert (found.scope, found.label.origin) == ("", "example.org/ada/engine")

@@ -203,7 +203,7 @@ def held(door: Path) -> bool:
 
 
 def test_past_the_moment_when_another_machine_may_take_over_the_command_is_ended(spool: RunOutputs) -> None:
-    """Between machines leases end by time. A command has to end before another machine may take over."""
+    """On another machine the lease ends by time. The command must end before that machine may take the run over."""
     spool.promise(SYSTEM.mono_us() + 3_600_000_000)
     child = going(spool, "sleep", "60", lease=spool.lease, lease_until=keeper.now())
     spool.promise(SYSTEM.mono_us())

@@ -170,7 +170,7 @@ def test_on_a_full_disk_the_lock_works_and_the_kernel_names_its_holder(tmp_path:
 
 
 def test_where_not_even_an_empty_file_fits_nothing_starts(tmp_path: Path) -> None:
-    """Without its lock file no daemon starts."""
+    """If a full disk prevents the lock file, no daemon starts."""
     with or_skip(), mounts.memory(tmp_path / "small", size="64k,nr_inodes=2"):
         (tmp_path / "small" / "one").touch()
         with pytest.raises(StorageError, match="no space") as caught:

@@ -114,7 +114,7 @@ def test_an_outcome_is_the_one_that_the_agent_reported(
 
 
 def test_secrets_are_taken_out_before_anything_is_stored(sf: standfast.Standfast) -> None:
-    """003-24: in prompts, inputs, outputs and summaries. A cut secret has no known shape, so redaction comes first."""
+    """003-24: secrets in prompts, inputs, outputs and summaries. Texts are redacted before they are cut."""
     keep(sf, payload("UserPromptSubmit", prompt="x" * 19_990 + SECRET), 1)
     keep(sf, bash("PreToolUse", f"curl -H {SECRET}"), 2)
     keep(sf, bash("PostToolUse", f"curl -H {SECRET}", tool_response={"stdout": "y" * 19_990 + SECRET}), 3)
@@ -149,7 +149,7 @@ def test_an_agent_without_ids_of_calls_leaves_the_row_to_its_transcript(sf: stan
 
 
 def test_a_late_record_neither_opens_nor_ends_a_session(sf: standfast.Standfast) -> None:
-    """A spool may be drained days later: an end of yesterday must not end today's session."""
+    """A spool may be drained days later, and yesterday's end record must not end today's session."""
     keep(sf, payload("SessionStart"), 100)
     ended = heard(payload("SessionEnd", reason="exit"), at_us=1)
     assert keep_late(sf._store, ended.key, sf.scope, [(ended, True)]) == 1
@@ -291,7 +291,7 @@ def test_every_payload_captured_from_a_real_agent_is_handled(sf: standfast.Stand
 
 
 def test_the_lease_of_a_silent_agent_ends_by_time(tmp_path: Path) -> None:
-    """001-64: an agent without any further record is shown as suspect."""
+    """001-64: an agent that sends no further record is shown as suspect."""
     clock = ManualClock()
     with standfast.open(tmp_path / "s.db", data_dir=tmp_path, clock=clock) as sf:
         keep(sf, payload("UserPromptSubmit", prompt="x"), 1)

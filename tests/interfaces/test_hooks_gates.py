@@ -136,7 +136,7 @@ def test_a_grant_for_one_directory_is_none_for_another(sf: standfast.Standfast) 
 
 
 def test_an_effect_that_failed_does_not_let_the_call_pass_again(sf: standfast.Standfast) -> None:
-    """R14: `effect fail` after a gated call does not renew its grant."""
+    """R14: `effect fail` after a gated call does not give the grant back."""
     sf.gates.add("git push*")
     agent = Agent(sf)
     agent.call(bash("PreToolUse", PUSH))
@@ -232,7 +232,7 @@ def test_shell_words_are_compared_and_everything_else_passes(sf: standfast.Stand
 def test_every_text_of_a_call_that_may_run_a_command_is_compared(
     sf: standfast.Standfast, tool: str, given: Any
 ) -> None:
-    """R23: in lists, in nested fields and under any name."""
+    """R23: texts in lists, in nested fields and under any name are compared with the gates."""
     sf.gates.add("make deploy*")
     call = {**bash("PreToolUse", ""), "tool_name": tool, "tool_input": given}
     assert Agent(sf).call(call)
@@ -281,7 +281,7 @@ ONCE = f"{PROGRAM} once deploy"
 def test_once_passes_only_a_gate_that_needs_an_effect_and_only_as_it_is(
     sf: standfast.Standfast, need: str, line: str, passes: bool
 ) -> None:
-    """R17: the command behind `once`, `session run` and `loop add` is judged, with anything in front of it."""
+    """R17: the hook judges the command after `once`, `session run` and `loop add`, with any prefix."""
     sf.gates.add("touch *", need=need)
     refused = Agent(sf).call(bash("PreToolUse", line))
     assert (refused == "") == passes, refused
@@ -305,7 +305,7 @@ def test_each_agent_is_refused_in_its_own_format(agent: str, event: str, tool: s
 
 
 def test_without_the_store_what_matches_the_copy_is_refused_and_the_rest_passes(tmp_path: Path) -> None:
-    """The store is damaged; `gates.json` is not."""
+    """The store is damaged, but `gates.json` is readable."""
     data = tmp_path / "data"
     with standfast.open(data_dir=data) as sf:
         sf.gates.add("git push*", scope="", why="main is protected")
@@ -329,7 +329,7 @@ def test_the_copy_of_the_gates_is_brought_up_when_an_agent_starts(tmp_path: Path
 
 
 def test_a_call_too_large_to_judge_is_refused_where_a_gate_is_set(tmp_path: Path) -> None:
-    """No call gets past a gate by padding the call."""
+    """A gate cannot be avoided by making the call longer."""
     data = tmp_path / "data"
     padded = json.dumps({**bash("PreToolUse", "git push"), "padding": "x" * 5_000_000}).encode()
     patient = ("-c", PATIENT)

@@ -1,4 +1,4 @@
-"""The agent continues after any stdin: the hook exits with 0, prints nothing and damages nothing."""
+"""The agent continues after any input to its hook: the hook exits with 0, prints nothing and damages nothing."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ FIELDS = (
     agent=st.sampled_from(payloads.AGENTS),
 )
 def test_no_payload_makes_a_record_that_does_not_fit(event: str, fields: dict[str, Any], agent: str) -> None:
-    """For any fields: None, or a record that the store and a spool can hold."""
+    """For any fields, the result is None or a record that fits into the store and a spool."""
     found = payloads.heard(agent, {**fields, "hook_event_name": event}, 1)
     if found is None:
         return

@@ -155,7 +155,7 @@ def test_an_entry_of_the_future_counts_as_old(agent: Agent) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"agents": {"claude-code:s1": {}}}', '{"agents": 7}'])
 def test_a_damaged_file_makes_the_hook_open_the_store(agent: Agent, text: str) -> None:
-    """RULES §17: the hook then writes the file again."""
+    """RULES §17: the hook opens the store and writes the file again."""
     (agent.data / "attention.json").write_text(text)
     agent.call("t1")
     assert agent.stored() == ["agent.started", "tool.called"]

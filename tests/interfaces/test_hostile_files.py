@@ -1,4 +1,4 @@
-"""Files that a clone, another account or a umask prepared: nothing hangs, nothing is followed, nothing is shared."""
+"""Files prepared by a clone, another account or a umask: no command hangs, follows a link or shares a secret."""
 
 from __future__ import annotations
 

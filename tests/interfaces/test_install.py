@@ -134,7 +134,7 @@ def test_an_older_installation_is_brought_up_to_date_not_doubled(tmp_path: Path)
     ],
 )
 def test_a_file_that_cannot_be_parsed_is_refused_and_not_changed(text: str, tmp_path: Path) -> None:
-    """The hint has the lines to add by hand."""
+    """The hint has the lines that the user must add by hand."""
     path = tmp_path / "settings.json"
     path.write_text(text)
     for plan in (install.install_plan, install.remove_plan):
@@ -276,7 +276,7 @@ def test_adding_and_removing_a_server_leaves_every_other_byte(agent: Any, tmp_pa
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 def test_what_its_owner_put_into_our_servers_entry_stays_until_it_goes(agent: Any) -> None:
-    """A new path replaces only the path, not a timeout, `enabled`, or a table that the user added."""
+    """A new path replaces only the old path. A timeout, `enabled` or a table that the user added stays."""
     text = mcp_entries.installed(agent, None, "/old/standfast")
     theirs = (
         text + "startup_timeout_sec = 30\n\n# theirs\n[tui]\ntheme = 1\n"
@@ -676,7 +676,7 @@ console.log(JSON.stringify([tool.output, prompt.parts[0].text]))
 @pytest.mark.skipif(shutil.which("node") is None, reason="NOT SHOWN: node is not here")
 @pytest.mark.parametrize("silence", ["exit 3", "echo not json", "kill -9 $$"])
 def test_the_plugin_of_opencode_refuses_a_call_that_standfast_does_not_answer(tmp_path: Path, silence: str) -> None:
-    """R15: a missing answer is no permission."""
+    """R15: a missing answer does not permit the call."""
     program = tmp_path / "standfast"
     program.write_text(f"#!/bin/sh\n{silence}\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Loops from a shell, and what `standfast`, `doctor` and `timeline` say about one that stopped firing."""
+"""Loops in a shell. `standfast`, `doctor` and `timeline` report a loop that stopped firing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.hooks import PROGRAM, environment
 
 pytest.importorskip("mcp", reason="mcp is not installed")
 
-# What another language would do: a socket, lines of JSON, no standfast. /run/host is the mounted directory.
+# A client as in another language: a socket, lines of JSON, no standfast. /run/host is the mounted directory.
 CLIENT = """
 import json, os, socket, sys
 path, calls = sys.argv[1], json.loads(sys.argv[2])

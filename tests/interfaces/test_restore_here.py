@@ -74,7 +74,7 @@ def prepared(shell: Run) -> int:
 
 
 def test_a_store_is_restored_and_a_person_closes_its_gap(shell: Run, url: str, tmp_path: Path) -> None:
-    """000-37, 003-42: new epoch, old handles refused, loops paused, no sequence number twice."""
+    """000-37, 003-42: the epoch is new, old handles are refused, loops are paused, no sequence number is used twice."""
     last = prepared(shell)
     with standfast.open(url, data_dir=tmp_path / "old") as old:
         assert old.engine.epoch == 1
@@ -134,7 +134,9 @@ POINTS = ["restore.before_rename", "restore.before_swap", "restore.before_promot
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_anywhere_the_same_commands_complete_it(shell: Run, url: str, point: str) -> None:
-    """002-11: the old store, the restored one read only, or with its gap open; never one that sends again."""
+    """002-11: after the kill there is the old store, a read-only copy, or a store with an open gap. None sends
+    again.
+    """
     last = prepared(shell)
     here(shell, STANDFAST_CRASH_AT=point)
     shell("restore", "finish", "--nothing-was-sent", STANDFAST_CRASH_AT=point)
@@ -167,7 +169,7 @@ def sent(shell: Run, key: str, **variables: str) -> int:
 
 
 def test_what_was_sent_after_the_copy_is_not_sent_again(shell: Run, url: str, home: Path) -> None:
-    """003-42: the replaced store cannot be read, so each effect is in doubt until a person says what happened."""
+    """003-42: the replaced store cannot be read, so a person resolves each effect in doubt."""
     outside = home / "outside.txt"
     variables = {"OUTSIDE": str(outside)}
     prepared(shell)
@@ -189,7 +191,7 @@ def test_what_was_sent_after_the_copy_is_not_sent_again(shell: Run, url: str, ho
 
 
 def test_the_ledger_of_a_readable_store_is_carried_over(shell: Run, home: Path) -> None:
-    """003-42: what the replaced store knows is replayed; credits and webhooks need not wait."""
+    """003-42: effects that the replaced store recorded are replayed. Credits and webhooks need not wait."""
     variables = {"OUTSIDE": str(home / "outside.txt")}
     prepared(shell)
     assert sent(shell, "charge", **variables) == 0
@@ -222,7 +224,7 @@ def put_back(url: str, directory: Path) -> Iterator[None]:
 def test_a_store_that_went_back_does_not_replace_the_ledger_of_its_copy(
     shell: Run, url: str, home: Path, opened: bool
 ) -> None:
-    """003-42: it lacks what the copy has, so nothing is carried over from it, and credits wait."""
+    """003-42: that store lacks rows of the copy, so its ledger is not used, and credits wait."""
     variables = {"OUTSIDE": str(home / "outside.txt")}
     prepared(shell)
     saved = put_back(url, home / "saved")
@@ -243,7 +245,7 @@ def test_a_store_that_went_back_does_not_replace_the_ledger_of_its_copy(
 def test_two_processes_that_notice_the_same_gap_both_continue(
     shell: Run, url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-42: one of them opens the gap; the other finds it open."""
+    """003-42: one process opens the gap, and the other finds it open."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("STANDFAST_REMEMBER", raising=False)
     with standfast.open(url, data_dir=home / "data") as sf:
@@ -268,7 +270,9 @@ def test_two_processes_that_notice_the_same_gap_both_continue(
 
 @pytest.mark.without_store
 def test_a_missing_store_is_restored_unattended(shell: Run, url: str) -> None:
-    """003-13: `restore --if-missing` in an entrypoint: nothing to do, or the newest copy."""
+    """003-13: `restore --if-missing` in an entrypoint restores the newest copy, or does nothing if the store is
+    there.
+    """
     assert answer(shell, "restore", "--if-missing")["store"] is None
     prepared(shell)
     assert answer(shell, "restore", "--if-missing")["store"].startswith("sto_")
@@ -280,7 +284,7 @@ def test_a_missing_store_is_restored_unattended(shell: Run, url: str) -> None:
 
 
 def test_a_read_only_copy_is_promoted(shell: Run, home: Path) -> None:
-    """003-42: one question; then it has the next epoch, and its gap is open."""
+    """003-42: after one question, the copy has the next epoch and an open gap."""
     last = prepared(shell)
     assert error(shell, "restore", "promote") == (4, "conflict")
     answer(shell, "restore", "--to", str(home / "look"))
@@ -375,7 +379,7 @@ def test_options_of_finish_are_refused_elsewhere(shell: Run) -> None:
 
 
 def test_a_store_is_restored_and_moved_from_python(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """000-50: a plan first; the same call with its hash does it."""
+    """000-50: the first call returns a plan, and the same call with the hash of the plan restores or moves."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("STANDFAST_REMEMBER")
     monkeypatch.delenv("STANDFAST_DATA_DIR")

@@ -99,7 +99,7 @@ def test_a_session_is_shown_as_a_conversation(home: Path) -> None:
 
 
 def test_show_finds_a_row_by_id_the_end_of_it_or_its_key(home: Path) -> None:
-    """003-40: without an ID, and without a store, it is the first screen and names the next command."""
+    """003-40: without an ID and without a store, `show` prints the first screen with the next command."""
     first = run("show", home=home)
     assert (first.returncode, "next: standfast demo" in first.stderr) == (0, True)
     with opened(home) as sf:
@@ -151,7 +151,7 @@ def test_a_failed_run_has_the_last_line_of_stderr_and_its_output(home: Path) -> 
 
 
 def test_loop_runs_until_a_time(home: Path) -> None:
-    """002-18: the slots of a span, and none after it."""
+    """002-18: the command lists the slots up to this time, and none after it."""
     night_us = (SYSTEM.now_us() // DAY_US - 3) * DAY_US + 3 * HOUR_US
     clock = ManualClock(night_us - HOUR_US)
     with opened(home, clock) as sf:
@@ -204,7 +204,7 @@ def test_a_timeline_is_written_as_a_page(home: Path) -> None:
 
 
 def test_sql_takes_parameters_and_prints_times(home: Path) -> None:
-    """002-18: a value is never part of the query's text."""
+    """002-18: a value is passed as a parameter, never as part of the query's text."""
     fail(home, "it's", "no")
     query = "SELECT key, created_us FROM session WHERE key = :key AND created_us > :n"
     words = ("sql", query, "--param", "key=it's", "--param", "n=0", "--jsonl")

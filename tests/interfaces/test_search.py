@@ -55,7 +55,7 @@ ASKED: dict[str, list[str]] = {
 
 
 def test_words_are_found_in_every_kind_of_row(sf: standfast.Standfast) -> None:
-    """000-9, 001-22: one question over every kind of record; the same without an index."""
+    """000-9, 001-22: one query searches every kind of record. A search without the index finds the same."""
     filled(sf)
     with sf.transaction() as tx:
         assert {text: kinds(tx.search(text)) for text in ASKED} == ASKED

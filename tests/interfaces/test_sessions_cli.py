@@ -194,7 +194,7 @@ def test_a_command_that_is_killed_and_one_that_cannot_start(here: Shell) -> None
 
 
 def test_when_everything_is_killed_the_session_is_crashed_and_resumes(shell: Shell) -> None:
-    """000-1: standfast does not restart it by itself; one command resumes it."""
+    """000-1: standfast does not restart the session, but one command resumes it."""
     script = "echo run >> ran; test -f go && exit 0; echo $$; exec sleep 60"
     with shell.start("session", "run", "job", "--", "sh", "-c", script) as running:
         assert running.stdout is not None
@@ -346,7 +346,7 @@ def test_a_list_is_paged_and_scopes_are_separate(here: Shell) -> None:
     subprocess.run(["git", "init", "-q", str(repository)], check=True)
     inside = Shell(repository, STANDFAST_DATA_DIR=here.environment["STANDFAST_DATA_DIR"])
     inside.data("session", "open", "here")
-    # A list has all sessions that its keys would resume. A session without a repository is resumed from every one.
+    # A list has all sessions that its keys would resume. A session without a repository can be resumed from any.
     assert [one["key"] for one in inside.data("session", "list")] == ["here", "k2", "k1", "k0"]
     assert [one["key"] for one in inside.data("session", "list", "--global")] == ["k2", "k1", "k0"]
     other = here.place / "other"
@@ -359,7 +359,7 @@ def test_a_list_is_paged_and_scopes_are_separate(here: Shell) -> None:
 
 
 def test_the_reason_of_a_waiting_session_is_the_one_of_now(shell: Shell) -> None:
-    """002-18: a denied request is not shown as one that waits, in any command about sessions."""
+    """002-18: a denied request is not shown as waiting in any command about sessions."""
     with shell.open() as sf:
         with pytest.raises(standfast.ApprovalRequired) as caught, sf.session("ship") as s:
             s.effect("tf.apply", {"a": 1}, approve=True, do=lambda call: 1)

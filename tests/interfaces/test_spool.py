@@ -58,7 +58,7 @@ def test_a_process_that_cannot_open_the_store_leaves_its_record_in_the_workspace
 
 
 def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
-    """If store and spool are not writable, the record is sealed in the workspace; the next hook drains it."""
+    """If neither store nor spool can be written, the record is sealed in the workspace. The next hook drains it."""
     place, data = workspace(tmp_path), tmp_path / "data"
     standfast.open(data_dir=data).close()
     (data / "spool").write_text("a file is in the way")
@@ -72,7 +72,7 @@ def test_with_the_key_of_this_account_it_is_evidence(tmp_path: Path) -> None:
 
 
 def test_the_key_is_made_while_it_can_be(tmp_path: Path) -> None:
-    """The first start of an agent outside a sandbox makes the key. Inside a sandbox it can only be read."""
+    """The first start of an agent outside a sandbox creates the key. In a sandbox, the key can only be read."""
     enter("codex", payload("SessionStart", cwd=tmp_path), tmp_path / "data")
     made = tmp_path / "data" / "spool.key"
     assert (made.stat().st_mode & 0o777, made.stat().st_size) == (0o600, 32)
@@ -80,7 +80,7 @@ def test_the_key_is_made_while_it_can_be(tmp_path: Path) -> None:
 
 
 def test_a_line_without_a_seal_is_said_and_garbage_is_counted(tmp_path: Path) -> None:
-    """A repository can bring a spool along. It can neither forge evidence nor break anything."""
+    """A repository may contain a spool, but can neither forge evidence nor damage anything."""
     place, data = workspace(tmp_path), tmp_path / "data"
     there = place / ".standfast" / "spool"
     there.mkdir(parents=True, mode=0o700)
@@ -140,7 +140,7 @@ def test_a_full_spool_drops_and_counts_later_records(tmp_path: Path, monkeypatch
 
 
 def test_a_hook_takes_home_a_part_and_leaves_the_rest(tmp_path: Path) -> None:
-    """One agent does not wait for another's hundred records."""
+    """A hook drains a limited number of records, so that no agent waits for all records of another one."""
     there, data = str(tmp_path / "spool"), tmp_path / "data"
     for n in range(25):
         spool.append([there], str(data), "codex:s1", "", said(f"p{n}", at_us=n))
@@ -171,7 +171,7 @@ def test_drained_once_under_kills_while_others_write(tmp_path: Path) -> None:
 
 
 def test_the_rest_of_a_killed_writer_is_removed_and_that_of_a_live_one_stays(tmp_path: Path) -> None:
-    """Else it would count against the resource of the spool permanently."""
+    """Otherwise the rest would count against the size limit of the spool permanently."""
     there, data = tmp_path / "spool", tmp_path / "data"
     assert spool.append([str(there)], str(data), "codex:s1", "", said("kept"))
     torn, written = there / "0-a.draining.tmp", there / "0-b.draining.tmp"
@@ -208,7 +208,7 @@ def test_an_answer_may_be_imported_before_its_call(tmp_path: Path) -> None:
 
 
 def planted(place: Path, *records: Heard, actor: str = "ada", scope: str = "", **more: str | None) -> Path:
-    """A spool as a hostile repository brings it along."""
+    """A spool as a hostile repository would contain it."""
     there = place / ".standfast" / "spool"
     there.mkdir(parents=True, mode=0o700, exist_ok=True)
     lines = ["- " + json.dumps({"v": 1, "actor": actor, "scope": scope, **more, **one.as_dict()}) for one in records]
@@ -218,7 +218,7 @@ def planted(place: Path, *records: Heard, actor: str = "ada", scope: str = "", *
 
 
 def test_an_unsealed_record_speaks_only_for_the_workspace_it_was_found_in(tmp_path: Path) -> None:
-    """R27: not for another repository, not for a known actor, not for a session that standfast recorded."""
+    """R27: the record counts for no other repository, no known actor, and no session that standfast recorded."""
     place, shop, data = workspace(tmp_path), tmp_path / "shop", tmp_path / "data"
     (shop / ".git" / "objects").mkdir(parents=True)
     (shop / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -239,7 +239,7 @@ def test_an_unsealed_record_speaks_only_for_the_workspace_it_was_found_in(tmp_pa
 
 
 def test_an_unsealed_answer_changes_no_call_that_standfast_recorded(tmp_path: Path) -> None:
-    """R27: the answer of the hook counts, not the one that was planted before it."""
+    """R27: the answer of the hook counts, not the earlier planted one."""
     place, data = workspace(tmp_path), tmp_path / "data"
     enter("claude-code", bash("PreToolUse", "make test", cwd=str(place)), data)
     planted(place, heard(bash("PostToolUse", "make test", tool_response="all 900 tests passed", cwd=str(place))))
@@ -307,7 +307,7 @@ def test_files_that_git_tracks_are_no_spool(tmp_path: Path, version: str) -> Non
 
 
 def test_no_planted_record_changes_what_standfast_recorded(engine_url: str, tmp_path: Path) -> None:
-    """R27: with the seal of the account it does, which shows that the campaign would see it."""
+    """R27: the control is a record with the account's seal, which does change rows."""
     from standfast_prove.campaigns import hostile
 
     assert hostile.planted(tmp_path / "a", url=engine_url, seed=1, records=60).bad == []

@@ -42,7 +42,7 @@ def said(*words: str, home: Path, **variables: str) -> Any:
 
 
 def test_a_task_is_added_claimed_and_done_in_a_shell(home: Path) -> None:
-    """001-19: backlog through a command that enforces its rules; every answer in JSON, with its receipt."""
+    """001-19: the command enforces the rules of the backlog. Every answer is JSON with a receipt."""
     added = said("task", "add", "Flaky  test", "--label", "ci", "--source", "nightly", "--priority", "1", home=home)
     assert (added["sighting"], added["labels"], added["receipt"]["seq"]) == ("new", ["ci"], 1)
     again = said("task", "add", "flaky TEST", "--source", "nightly", home=home)

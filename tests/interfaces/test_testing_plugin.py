@@ -193,7 +193,7 @@ def run_pytest(directory: Path, file: str, exit_code: int = 0) -> str:
 
 @pytest.mark.slow
 def test_the_fixtures_do_what_their_docs_say(tmp_path: Path) -> None:
-    """000-45: a user's agent is shown to survive, offline, with nothing but the plugin; async agents too."""
+    """000-45: a user tests that an agent survives kills, offline and with the plugin alone. Async agents work, too."""
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "test_agent.py").write_text(TESTS)
     assert "16 passed" in run_pytest(tmp_path, "test_agent.py")
@@ -246,7 +246,7 @@ def publish(branch: str) -> str:
 
 
 def test_the_first_page_runs_and_crashes_an_agent_in_eight_lines(tmp_path: Path) -> None:
-    """000-45: the examples of the page, as a reader would paste them."""
+    """000-45: the examples of the page run when pasted."""
     first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len([line for line in first.splitlines() if line]) == 8
     (tmp_path / "my_agent.py").write_text(MY_AGENT)

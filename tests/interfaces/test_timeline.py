@@ -40,7 +40,7 @@ def night(engine_url: str, tmp_path: Path) -> standfast.Standfast:
 
 
 def test_the_window_is_around_the_moment_and_in_order(night: standfast.Standfast) -> None:
-    """000-17: what happened at 3am on Tuesday, answered without asking an agent."""
+    """000-17: the timeline shows the events of 3am on Tuesday, without asking an agent."""
     found = night.timeline(at="tue 03:00", window="1h")
     assert [(entry.type, entry.source) for entry in found.entries] == [
         ("lease.acquired", "seen"),

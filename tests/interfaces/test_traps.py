@@ -19,7 +19,7 @@ FIVE = ("fetch", "parse", "check", "render", "publish")
 
 
 def five_tasks(url: str, directory: Path) -> dict[str, int]:
-    """001-78: five dependent tasks; each uses the result of the one before, the last one calles the outside system."""
+    """001-78: each of the five tasks uses the result of the one before. The last one calls the outside system."""
     with standfast.open(url, data_dir=directory) as sf, sf.session("five") as s:
         value = 1
         for name in FIVE[:-1]:
@@ -44,7 +44,7 @@ def _grow(value: int, name: str) -> int:
 
 @pytest.mark.slow
 def test_five_dependent_tasks_killed_at_every_boundary_end_the_same(tmp_path: Path) -> None:
-    """001-78: interrupted anywhere they resume at the right task, and the end is the same."""
+    """001-78: interrupted anywhere, they resume at the right task and end with the same result."""
     count = 0
 
     def reset() -> None:

@@ -111,7 +111,7 @@ def test_failed_by_hand_and_resolved_by_hand(home: Path) -> None:
 
 
 def test_after_a_kill_the_next_delivery_knows_whether_the_handler_still_runs(home: Path) -> None:
-    """The handler's command is the holder. It continues if standfast dies; if it dies, its lease ends too."""
+    """The handler's command holds the lease, which survives standfast and ends with the command."""
     script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done"
     words = [*RECEIVE, "--", "sh", "-c", script]
     ours = subprocess.Popen(
