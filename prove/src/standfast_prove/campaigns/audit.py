@@ -410,7 +410,7 @@ def _compare(outcome: Outcome, sf: standfast.Standfast, books: Books) -> None:
         outcome.refuse(wrong or len(seen) - len(wanted_rows), f"the {what} differ from the books")
     said = str([rows, names, effects, approvals, sf.recovery.report().items])
     # The timeline of a conversation shows the first words of each message as its summary.
-    leaks = SECRET in said.replace(f'assistant: {{"body":"{SECRET}"}}', "")
+    leaks = SECRET in said.replace(f'assistant: {{"body": "{SECRET}"}}', "")
     outcome.refuse(leaks and re.findall(f".{{60}}{SECRET}", said)[:2], "a payload stood elsewhere")
 
 
