@@ -454,7 +454,7 @@ def test_what_can_be_read_only_once_is_refused(sf: standfast.Standfast) -> None:
 
 
 def test_what_a_control_catches_is_a_report(sf: standfast.Standfast) -> None:
-    """001-38: a control records when a decision was made but not written."""
+    """001-38: a control reports decisions that were made but not recorded."""
     with sf.session("k") as s:
         first = sf.decisions.catch("switched to pnpm", control="review", notes="seen in the lock file", session=s)
     second = sf.decisions.catch("dropped the cache", control="audit")

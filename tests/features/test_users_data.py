@@ -84,7 +84,7 @@ def test_a_value_of_state_is_rebuilt_whole_or_not_at_all(sf: Standfast) -> None:
         raise ZeroDivisionError
     assert sf.state.get("team").value == {"people": RECORDS}
     with pytest.raises(InvalidInput, match="people"):
-        sf.state.set("team", rebuilt(sf.state.get("team").value))  # the old schema protects the old form
+        sf.state.set("team", rebuilt(sf.state.get("team").value))  # the old schema refuses records of the new form
     for _ in range(2):  # the second run changes nothing
         found = sf.state.get("team").value
         if found.get("version", 1) < 2:

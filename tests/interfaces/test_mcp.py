@@ -284,7 +284,7 @@ def test_waiting_calls_do_not_block_others(shared: standfast.Standfast) -> None:
 
 
 def test_the_end_of_stdin_ends_the_server_while_calls_wait(tmp_path: Path) -> None:
-    """002-11: over stdio, 50 waiting calls, one answered at once, then the client hangs up."""
+    """002-11: over stdio, 50 calls wait and one is answered. Then the client closes the connection."""
     parameters = server(tmp_path / "data")
     running = subprocess.Popen(
         [parameters.command, *parameters.args],

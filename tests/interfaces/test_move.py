@@ -217,7 +217,7 @@ POINTS = [
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_anywhere_one_store_is_the_authority(shell: Run, two: tuple[str, str], home: Path, point: str) -> None:
-    """002-11: before the commit of the target the source continues, after it the target does; never both."""
+    """002-11: before the target's commit only the source continues, and after it only the target."""
     a, b = two
     answer(shell, a, "task", "add", "one")
     assert move(shell, a, b, STANDFAST_CRASH_AT=point).returncode == -9

@@ -1,6 +1,6 @@
-"""The campaigns that need others: `python -m tests.prove agents|langgraph|langgraph-control`.
+"""The campaigns that need other software: `python -m tests.prove agents|langgraph|langgraph-control`.
 
-They run real coding agents from npm and the official savers of LangGraph, which `standfast prove` does not bring.
+They run real coding agents from npm and LangGraph's official savers, which `standfast prove` does not install.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(names: list[str]) -> int:
                 print(f"{name}: NOT SHOWN on this machine: {missing}")
                 continue
         print(outcome)
-        # Two of the faults need luck to be seen; a control that finds less than the others finds too little.
+        # Two of the faults occur only by chance. A control must find at least the others.
         wrong |= len(outcome.bad) < langgraph.CERTAIN if name.endswith("control") else bool(outcome.bad)
     return int(wrong)
 

@@ -1,8 +1,8 @@
-"""The real agents from npm, Claude Code, Codex, Gemini CLI and opencode, against a model on the loopback.
+"""The real agents from npm (Claude Code, Codex, Gemini CLI and opencode) with an LLM server on the loopback.
 
-`standfast install` installs our hooks. The agent runs one prompt, and the model asks for one shell command. Then
-the session, the prompt and the tool call are in the store. Then a gate is added, the model asks for a gated
-command, and the agent must not run it. Last, the import of the transcript adds no second row.
+`standfast install` installs our hooks. The agent runs one prompt, and the LLM asks for one shell command. The store
+must then have the session, the prompt and the tool call. Next a gate is added, the LLM asks for a gated command, and
+the agent must not run it. Finally, importing the transcript must add no second row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUN_MAX_S = 180
 
 
 class Model(ThreadingHTTPServer):
-    """Asks for one command and accepts any answer."""
+    """An LLM server that asks for one command and accepts any answer."""
 
     command = "true"
 
@@ -45,7 +45,7 @@ class _Answer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *words: object) -> None:
-        """Quiet."""
+        """Print nothing."""
 
     def do_GET(self) -> None:
         self._send(b'{"data": [], "models": []}', "application/json")
@@ -181,7 +181,7 @@ class World(NamedTuple):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
         model = {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{self.port}"}
-        ours["PWD"] = str(self.project)  # opencode believes the variable, not where it was started
+        ours["PWD"] = str(self.project)  # opencode uses this variable, not the directory in which it was started
         return {**kept, **ours, **claude, **model, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
     def standfast(self, *words: str) -> None:
@@ -215,9 +215,9 @@ class World(NamedTuple):
 
 
 def run(seed: int) -> Outcome:
-    """Each agent, twice. Unavailable without npm or its registry.
+    """Run each agent twice. Unavailable without npm or its registry.
 
-    On disk, and not in /tmp: a sandbox takes memory away, and lets anybody write there.
+    The directory is on disk, not in /tmp, because a sandbox replaces /tmp or makes it writable.
     """
     with tempfile.TemporaryDirectory(prefix=f"standfast-prove-{seed}-", dir="/var/tmp") as place:
         return _run(Path(place))
@@ -276,7 +276,7 @@ def _one(world: World, server: Model, agent: str, outcome: Outcome) -> None:
     (world.project / "made.txt").unlink(missing_ok=True)
     before = _told(world, agent)
     expected = ["agent.started", "prompt.submitted", "tool.called", "tool.answered", "turn.ended"]
-    for type in expected if agent == "opencode" else [*expected, "agent.ended"]:  # its sessions do not end
+    for type in expected if agent == "opencode" else [*expected, "agent.ended"]:  # its sessions have no end event
         outcome.refuse(before.count(type) != 1, f"{agent}: {type} is in the journal {before.count(type)} times")
     outcome.count(f"{agent}: events from its hooks", len(before))
     world.standfast("gate", "add", "release-it*")
@@ -298,7 +298,7 @@ def _one(world: World, server: Model, agent: str, outcome: Outcome) -> None:
 
 
 def _sandboxed(world: World, outcome: Outcome) -> None:
-    """The hook inside Codex's own sandbox, where the store cannot be written: by the spool, and home once."""
+    """The hook in Codex's sandbox cannot write the store. It writes the spool, which is drained into the store once."""
     payload = {
         "session_id": "boxed",
         "cwd": str(world.project),
