@@ -218,6 +218,7 @@ def _at_any_time(line: str) -> str:
     """The line without weekdays, file sizes and ages, because these differ by day and machine."""
     line = re.sub(r"\b[\d.]+ [kM]B\b", "0 kB", line)
     line = re.sub(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "Day", line)
+    line = re.sub(r" to Day \d{4}-\d\d-\d\d ", " to ", line)  # shortly before midnight a window ends on the next day
     line = re.sub(r"\b\d+ ?(?:ms|s|m|min) (?:ago|old)\b", "now", line)
     return re.sub(r"\bin \d+[smhd]+\b", "in 0s", line)
 
