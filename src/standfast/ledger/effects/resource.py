@@ -182,7 +182,9 @@ class Effects(Resource):
         options = Options().with_({"by": by, "key": key, "idempotent": idempotent, "per": per, **asking})
         wanted = self._wanted(tool, intent, options, session, again, context)
         task_id = self._task(task) if task is not None else None
-        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder, still=still)
+        wanted = wanted._replace(
+            task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder, still=_condition(still)
+        )
         id = new_id("eff")
         crash.point("effect.before_begin")
         with alone(self.store, wanted.scope, wanted.key, tool):
@@ -497,6 +499,12 @@ def _refuse_misfit(row: Row, result: serial.Json) -> None:
     said = shapes.misfit(serial.encode(result, what="result"), serial.read(row["result_shape"]))
     if said is not None:
         raise InvalidInput(f"this result is not what {texts.named(row)} returns: {said}", texts.settling(row))
+
+
+def _condition(still: Callable[[], bool] | None) -> Callable[[], bool] | None:
+    if still is None or callable(still):
+        return still
+    raise InvalidInput(f"still is a function without arguments, not {type(still).__name__}", "still=lambda: True")
 
 
 def _line(text: str | None) -> str | None:
