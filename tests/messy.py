@@ -1,6 +1,6 @@
 """A messy store for tests of operators' commands: three days of work in three repositories, on the manual clock.
 
-The middle day is the day before yesterday. Rows have times of the manual clock; the commands run in real time.
+The middle day begins two days before the last 03:00 UTC. Rows have times of the manual clock; the commands run in real time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Messy:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.data = home / ".standfast"
-        self.night_us = (SYSTEM.now_us() // DAY_US - 2) * DAY_US + 3 * HOUR_US
+        self.night_us = ((SYSTEM.now_us() - 3 * HOUR_US) // DAY_US - 2) * DAY_US + 3 * HOUR_US
         self.clock = ManualClock(self.night_us - DAY_US)
         for name, origin in REPOSITORIES.items():
             subprocess.run(["git", "init", "-q", str(home / name)], check=True)
