@@ -1,6 +1,7 @@
 """A messy store for tests of operators' commands: three days of work in three repositories, on the manual clock.
 
-The middle day begins two days before the last 03:00 UTC. Rows have times of the manual clock; the commands run in real time.
+The middle day begins two days before the last 03:00 UTC. Rows have times of the manual clock. The commands run in real
+time.
 """
 
 from __future__ import annotations

@@ -1166,3 +1166,10 @@ def test_an_effect_names_the_task_it_is_done_for(sf: standfast.Standfast) -> Non
     with pytest.raises(standfast.NotFound, match="no task 'nowhere'"):
         sf.effects.begin("deploy", 3, task="nowhere")
     assert len(sf.effects.list()) == 3
+
+
+def test_a_condition_that_is_no_function_is_refused(sf: standfast.Standfast) -> None:
+    """A `still` that cannot be called is an error of the caller, and nothing is recorded."""
+    with pytest.raises(standfast.InvalidInput, match="still is a function without arguments, not bool"):
+        sf.effects.begin("deploy", {"to": "prod"}, key="deploy-1", still=True)  # type: ignore[arg-type]
+    assert sf.effects.list() == []
