@@ -41,9 +41,9 @@ standfast.clock.SYSTEM._boot_id = {boot!r}
 """
 """Call this first: it gives the process another host name and boot id."""
 HASTE = """
-from standfast.daemon import lead
+from standfast.daemon import leader_lease
 from standfast.core import leases
-leases.PROCESS_US, leases.MARGIN_US, leases.RENEW_EVERY_S, lead.RENEW_US = 4_000_000, 1_000_000, 1.0, 1_000_000
+leases.PROCESS_US, leases.MARGIN_US, leases.RENEW_EVERY_S, leader_lease.RENEW_US = 4_000_000, 1_000_000, 1.0, 1_000_000
 """
 """Leases of 4 s instead of 60 s, so that a test is 15 times as fast."""
 
