@@ -51,7 +51,7 @@ def test_a_retry_is_logged(pg_database: str, tmp_path: Path, events: pytest.LogC
         sf.tasks.add("one")
         with psycopg.connect(pg_database, autocommit=True) as admin:
             admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
                 " AND datname = current_database()"
             )
         sf.tasks.add("two")
