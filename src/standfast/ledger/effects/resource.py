@@ -182,9 +182,8 @@ class Effects(Resource):
         options = Options().with_({"by": by, "key": key, "idempotent": idempotent, "per": per, **asking})
         wanted = self._wanted(tool, intent, options, session, again, context)
         task_id = self._task(task) if task is not None else None
-        wanted = wanted._replace(
-            task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder, still=_condition(still)
-        )
+        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder)
+        wanted = wanted._replace(still=_condition(still))
         id = new_id("eff")
         crash.point("effect.before_begin")
         with alone(self.store, wanted.scope, wanted.key, tool):
