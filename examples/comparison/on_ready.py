@@ -24,7 +24,7 @@ def coder() -> None:
         verdict = s.ask("reviewer", {"pr": pr.number}, key="review", timeout="10m")
         with s.decide("deploy v42", why=f"the reviewer says: {verdict}"):
             deploy = {"order": "v42"}
-            s.effect(http.post, f"{URL}/v1/deployments", deploy, name="v42", approve=True, wait="10m")
+            http.post.with_options(approve=True, wait="10m")(f"{URL}/v1/deployments", deploy, name="v42")
 
 
 def review(number: int) -> str:

@@ -65,7 +65,7 @@ from standfast.ledger.decisions.resource import CaughtList, DecisionList, Unwrit
 from standfast.ledger.effects.call import Call
 from standfast.ledger.effects.declared import Declared
 from standfast.ledger.effects.models import Effect, Many, Verdict
-from standfast.ledger.effects.types import AnyDeclared, Approve, Idempotent, NamedOptions
+from standfast.ledger.effects.types import AnyDeclared, Idempotent, NamedOptions
 from standfast.ledger.gate_patterns import Gate
 from standfast.ledger.opening_counts import Opening
 from standfast.ledger.webhooks.models import Handled, WebhookEvent
@@ -303,71 +303,6 @@ class AsyncNodeMethods:
     @overload
     async def effect(
         self, what: AnyDeclared[P, standfast.record.node_methods.T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: AnyDeclared[..., Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: Any,
-        again: bool,
-        **kwargs: Any,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self, what: AnyDeclared[..., standfast.record.node_methods.T], /, *args: Any, again: bool, **kwargs: Any
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: AnyDeclared[..., Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: Any,
-        key: str,
-        **kwargs: Any,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self, what: AnyDeclared[..., standfast.record.node_methods.T], /, *args: Any, key: str, **kwargs: Any
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: AnyDeclared[..., Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: Any,
-        approve: Approve,
-        **kwargs: Any,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self, what: AnyDeclared[..., standfast.record.node_methods.T], /, *args: Any, approve: Approve, **kwargs: Any
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: AnyDeclared[..., Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: Any,
-        wait: Duration,
-        **kwargs: Any,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self, what: AnyDeclared[..., standfast.record.node_methods.T], /, *args: Any, wait: Duration, **kwargs: Any
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self,
-        what: AnyDeclared[..., Coroutine[Any, Any, standfast.record.node_methods.T]],
-        /,
-        *args: Any,
-        why: str,
-        **kwargs: Any,
-    ) -> standfast.record.node_methods.T: ...
-    @overload
-    async def effect(
-        self, what: AnyDeclared[..., standfast.record.node_methods.T], /, *args: Any, why: str, **kwargs: Any
     ) -> standfast.record.node_methods.T: ...
     @overload
     async def effect(

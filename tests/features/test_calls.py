@@ -187,7 +187,7 @@ def test_a_wrong_argument_is_refused_before_anything_is_recorded(sf: standfast.S
     call: Any = send
     with (
         sf.session("a"),
-        pytest.raises(standfast.InvalidInput, match=r"mail.send: .*'again'(?s:.*)options go to s.effect\(send"),
+        pytest.raises(standfast.InvalidInput, match=r"mail.send: .*'again'(?s:.*)options go to send.with_options"),
     ):
         call("ann", again=True)
     assert sf.effects.list() == []

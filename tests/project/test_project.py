@@ -193,7 +193,8 @@ def test_no_tracked_file_names_a_path_of_one_machine() -> None:
 
 
 def test_every_requirement_a_test_cites_exists() -> None:
-    known = set(re.findall(r"^\| (\d{3}-\d+) \|", REQUIREMENTS.read_text(), flags=re.MULTILINE))
+    rows = re.findall(r"^\| (\d{3}-\d+) \|.*\| (.*)\|$", REQUIREMENTS.read_text(), flags=re.MULTILINE)
+    known = {number for number, note in rows if "not built" not in note}
     cited = {
         (requirement, path.name)
         for path in (ROOT / "tests").rglob("*.py")

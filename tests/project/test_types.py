@@ -110,16 +110,14 @@ async def right(s: standfast.Session) -> None:
     reveal_type(s.effect(keyed_second, "a/b", data=7))  # uses.PR
     reveal_type(Client().think("a/b"))  # int
     reveal_type(s.effect(open_pr, "a/b"))  # uses.PR
-    reveal_type(s.effect(open_pr, "a/b", again=True))  # uses.PR
-    reveal_type(s.effect(open_pr, "a/b", key="k", title="t"))  # uses.PR
-    reveal_type(s.effect(open_pr, "a/b", approve=True, wait="1h"))  # uses.PR
-    reveal_type(s.effect(open_pr, "a/b", wait=60))  # uses.PR
-    reveal_type(s.effect(open_pr, "a/b", approve=lambda repo: repo == "a/b", why="asked"))  # uses.PR
+    reveal_type(open_pr.with_options(again=True)("a/b"))  # uses.PR
+    reveal_type(open_pr.with_options(approve=True, wait="1h")("a/b"))  # uses.PR
+    reveal_type(open_pr.with_options(approve=lambda repo: repo == "a/b", why="asked")("a/b"))  # uses.PR
     reveal_type(s.effect(open_pr.with_options(key="k", settle="5s"), "a/b"))  # uses.PR
     reveal_type(open_pr.with_options(approve=True)("a/b"))  # uses.PR
     reveal_type(s.effect(keyed_loosely, "a/b", {}))  # uses.PR
     reveal_type(s.effect(anything, 7, more=8))  # uses.PR
-    reveal_type(s.effect(http.post, "https://a", {}, name="a", approve=True))  # standfast.actions.http.Response
+    reveal_type(s.effect(http.post, "https://a", {}, name="a"))  # standfast.actions.http.Response
     reveal_type(s.effect("x", do=lambda call: PR(), by="a", key="k", probe=lambda call: None, retry=3))  # uses.PR
     reveal_type(s.effect("x", do=lambda call: 3, returns=PR, settle="1s", per="store"))  # uses.PR
     reveal_type(s.effect("x", {"a": 1}, do=lambda call: 3))  # int
@@ -178,7 +176,9 @@ def wrong_in_one_line(s: standfast.Session) -> None:
     s.effect(open_pr, "a", "b", "c")  # ! expected "AnyDeclared[[Given[str]], Never]"
     s.effect(open_pr, repo=7)  # ! expected "AnyDeclared[[Given[int]], Never]"
     s.effect(open_pr, "a/b", titel="t")  # ! Unexpected keyword argument "titel"
-    s.effect(open_pr, "a/b", again=3)  # ! Unexpected keyword argument "again"
+    s.effect(open_pr, "a/b", again=True)  # ! Unexpected keyword argument "again"
+    open_pr.with_options(again=True)(7)  # ! has incompatible type "int"; expected "str"
+    open_pr.with_options(again=3)  # ! Argument "again"
     s.effect(find, "a/b")  # ! expected "Callable[[DeclareEffectFirst], Never]"
     s.effect(loose, "a/b")  # ! expected "Callable[[DeclareEffectFirst], Never]"
     s.effect("deploy")  # ! incompatible type "str"; expected "Sequence[NameIntentDoOptions]"

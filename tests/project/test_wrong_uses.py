@@ -281,7 +281,7 @@ ERRORS: dict[str, tuple[Wrong, Expected]] = {
     ),
     "an option in the call": (
         lambda at: send("ann", key="k"),  # type: ignore[call-arg]
-        (standfast.InvalidInput, "unexpected keyword argument 'key'", "options go to s.effect(send, …, key=…)"),
+        (standfast.InvalidInput, "unexpected keyword argument 'key'", "options go to send.with_options(key=…)"),
     ),
     "an unknown option": (
         lambda at: at.s.effect("deploy", {}, do=lambda call: 1, retries=3),
@@ -289,11 +289,11 @@ ERRORS: dict[str, tuple[Wrong, Expected]] = {
     ),
     "an unknown option of a declared effect": (
         lambda at: at.s.effect(send, "ann", retries=3),
-        (standfast.InvalidInput, "unexpected keyword argument 'retries'", "the options of s.effect are: again, key, "),
+        (standfast.InvalidInput, "unexpected keyword argument 'retries'", "the options of send.with_options are: "),
     ),
     "an option of the declaration in a call": (
         lambda at: at.s.effect(send, "ann", retry=3),
-        (standfast.InvalidInput, "unexpected keyword argument 'retry'", "goes to send.with_options(retry=…)"),
+        (standfast.InvalidInput, "unexpected keyword argument 'retry'", "options go to send.with_options(retry=…)"),
     ),
     "a do without a parameter": (
         lambda at: at.s.effect("deploy", {}, do=lambda: 1),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from standfast.ledger.budgets.models import Hold
     from standfast.ledger.decisions import Deciding
     from standfast.ledger.effects.call import Call
-    from standfast.ledger.effects.types import AnyDeclared, Approve, NamedOptions
+    from standfast.ledger.effects.types import AnyDeclared, NamedOptions
     from standfast.record.events import Appended
     from standfast.record.model_calls import ModelCall
     from standfast.record.open_session import Session
@@ -122,19 +122,9 @@ class NodeMethods:
         """
         return self._session.steps.perform(self._path, name, fn, args, kwargs)
 
-    # A declared function keeps its own signature. A call with an option keeps its result, but not its parameters.
+    # A declared function keeps its own signature, so a type checker refuses options here: they go to `with_options`.
     @overload
     def effect(self, what: AnyDeclared[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-    @overload
-    def effect(self, what: AnyDeclared[..., T], /, *args: Any, again: bool, **kwargs: Any) -> T: ...
-    @overload
-    def effect(self, what: AnyDeclared[..., T], /, *args: Any, key: str, **kwargs: Any) -> T: ...
-    @overload
-    def effect(self, what: AnyDeclared[..., T], /, *args: Any, approve: Approve, **kwargs: Any) -> T: ...
-    @overload
-    def effect(self, what: AnyDeclared[..., T], /, *args: Any, wait: Duration, **kwargs: Any) -> T: ...
-    @overload
-    def effect(self, what: AnyDeclared[..., T], /, *args: Any, why: str, **kwargs: Any) -> T: ...
     @overload
     def effect(
         self,

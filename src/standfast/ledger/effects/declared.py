@@ -112,7 +112,7 @@ class Options(NamedTuple):
 
 
 CALL_OPTIONS = ("again", "key", "approve", "wait", "why")
-"""The options of one call, in `s.effect(open_pr, …)`; `with_options` sets the others."""
+"""The options that `s.effect(open_pr, …)` takes too, where the function has no parameter of that name."""
 
 _declared: dict[str, list[ref[Declared[Any]]]] = {}
 """The declarations of each tool in this process, the latest last. They are weak references: a declaration inside a
@@ -303,11 +303,9 @@ class Declared(Generic[F_co]):
         """The end of the hint for unknown keywords: where an option of this name belongs."""
         ours = [name for name in unknown if name in Options._fields]
         called = self.function.__name__
-        if not ours:
-            return f"; the options of s.effect are: {', '.join(CALL_OPTIONS)}" if unknown else ""
-        if ours[0] in CALL_OPTIONS:
-            return f"; options go to s.effect({called}, …, {ours[0]}=…)"
-        return f"; this option goes to {called}.with_options({ours[0]}=…)"
+        if ours:
+            return f"; options go to {called}.with_options({ours[0]}=…)"
+        return f"; the options of {called}.with_options are: {', '.join(Options._fields)}" if unknown else ""
 
     def _plain_call(self, slot: str) -> Any:
         """The Call of a plain call: the parameter's default, or a Call with a random key and no session."""

@@ -93,7 +93,7 @@ def _warn(wanted: Request) -> None:
     warnings.warn(
         f"{wanted.shown} was called twice in this opening of the session, with the same {by}: the second call "
         'returned the recorded result. Name the field that differs in by=(…), for example by=("branch", "head"), '
-        "or call it with s.effect(…, again=True).",
+        "or pass again=True (a declared effect takes it in with_options).",
         RepeatedEffect,
         stacklevel=_caller(),
     )

@@ -162,7 +162,7 @@ def closed(row: Row) -> Conflict | None:
     if row["state"] == "compensated":
         return Conflict(
             f"{named(row)} was done and compensated by {short(row['successor_id'] or '')}",
-            f"to do it once more: s.effect(…, again=True), or another key ({tell})",
+            f"to do it once more, pass again=True or another key ({tell})",
             code="compensated",
         )
     return None
