@@ -70,6 +70,19 @@ def locks(home: Path, *words: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_an_empty_list_says_where_it_looked(home: Path) -> None:
+    run("task", "add", "x", home=home)
+    assert run("lock", home=home).stderr == "no lock is held here\n"
+    assert run("lock", "list", "--all", home=home).stderr == "no lock is held in any repository or scope\n"
+
+
+def test_a_verb_is_refused_and_not_taken_for_the_name_of_a_lock(home: Path) -> None:
+    for words in (("show", "touch"), ("acquire", "touch", "--for", "5m"), ("take", "touch", "--", "touch", "ran")):
+        refused = run("lock", *words, home=home)
+        assert (refused.returncode, "lock has no verbs" in refused.stderr) == (2, True), refused.stderr
+    assert locks(home) == []
+
+
 # -- around a command --------------------------------------------------------------------------------------
 
 

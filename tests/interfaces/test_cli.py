@@ -524,7 +524,9 @@ def test_every_help_ends_with_two_examples(name: str, command: click.Command) ->
     assert all("standfast" in line for line in examples)
     assert "--json" in text
     assert "-h, --help" in text
-    assert not [p.name for p in command.get_params(click.Context(command)) if "\n" in (getattr(p, "help", "") or "")]
+    options = [p for p in command.get_params(click.Context(command)) if isinstance(p, click.Option) and not p.hidden]
+    helps = {p.opts[0]: p.help or "" for p in options}
+    assert [name for name, help in helps.items() if "\n" in help or not help.partition("[default:")[0].strip()] == []
     assert (command.help or "").splitlines()[0].endswith(".")
 
 

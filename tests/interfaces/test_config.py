@@ -274,6 +274,7 @@ def test_an_untrusted_project_is_ignored_with_one_line(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert str(file) in said
+    assert f"not trusted in {decided.data_dir}/trusted.toml" in said
     assert "standfast db trust" in said
 
 

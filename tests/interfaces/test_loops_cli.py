@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,33 @@ def test_a_run_in_this_terminal_exits_as_its_command_and_is_recorded(
     ]
     assert app.run(["loop", "cancel", runs[0]["id"][-8:]]) == 0
     assert app.run(["loop", "cancel", runs[0]["id"][-8:]]) == 4
+
+
+def test_a_requested_run_says_that_it_waits_for_a_daemon(capsys: Capture) -> None:
+    """003-40: stdout has only the id, for scripts."""
+    assert app.run(["loop", "add", "job", "--every", "1h", "--", "true"]) == 0
+    capsys.readouterr()
+    assert app.run(["loop", "run", "job"]) == 0
+    out, err = capsys.readouterr()
+    end = out.strip()[-6:]
+    assert err.splitlines() == [
+        "standfast: the run waits for a daemon, and no daemon runs; to run it here, cancel it and add --here",
+        "next: standfast daemon start",
+        f"  or: standfast loop cancel {end}",
+    ]
+
+
+def test_a_requested_run_names_the_account_whose_daemon_starts_it(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert app.run(["loop", "add", "job", "--every", "1h", "--", "true"]) == 0
+    capsys.readouterr()
+    uname = os.uname()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((uname[0], "elsewhere", *uname[2:])))
+    assert app.run(["loop", "run", "job"]) == 0
+    err = capsys.readouterr().err
+    assert "standfast: no daemon of this account starts the run: it belongs to " in err
+    assert "next: standfast loop runs job" in err
 
 
 # -- a loop that stopped firing --------------------------------------------------------------------------

@@ -34,6 +34,16 @@ def test_each_name_is_a_store_of_its_own(tmp_path: Path) -> None:
     assert (tmp_path / ".standfast/stores").stat().st_mode & 0o777 == 0o700
 
 
+def test_creating_a_store_prints_a_sentence_and_the_next_command(tmp_path: Path) -> None:
+    made = run("store", "create", "goals", home=tmp_path)
+    place = tmp_path / ".standfast/stores/goals/standfast.db"
+    id = made.stdout.split()[3]
+    assert made.stdout == f"created the store {id} at {place}\n"
+    assert made.stderr == "next: standfast --store goals status\n"
+    again = run("store", "create", "goals", "--if-missing", home=tmp_path)
+    assert again.stdout == f"there is a store at {place}: {id}; nothing changed\n"
+
+
 def test_the_next_command_keeps_the_store_and_the_scope(tmp_path: Path) -> None:
     done = run("--store", "goals", "--scope", "a b", "task", "add", "x", home=tmp_path)
     assert "next: standfast --store goals --scope 'a b' task next" in done.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import click
+
 from standfast.cli import values
 from standfast.cli.answers import Many, One
 from standfast.cli.frame import noun
@@ -55,7 +57,11 @@ budget.generate(
     "set",
     answer=_set,
     creates=True,
-    options=_NAME,
+    options=_NAME
+    | {
+        "per": {"type": click.Choice(["hour", "day", "week", "month"])},
+        "action": {"type": click.Choice(["warn", "block"])},
+    },
     examples=(
         "standfast budget set agent:coder --tokens 1000000 --per day",
         "standfast budget set session:fix-42 --usd 2.50 --within agent:coder",
@@ -134,6 +140,7 @@ def _held(sf: Standfast, hold: Hold) -> One:
 budget.generate(
     "reserve",
     answer=_held,
+    options={"calls": "Reserve N calls."},
     examples=(
         "standfast budget reserve agent:coder --tokens 3000 --key call:7",
         "standfast budget reserve team --usd 0.50 --note 'review of PR 7'",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from standfast.config import Settings, Target
 
 
+GLOBAL = "Save the setting in the data directory, for all projects, instead of in this project."
 POLL_S = 0.2
 """How often `db move --wait` looks again."""
 
@@ -74,7 +75,7 @@ def status(out: Out) -> None:
 
 @db.verb("sqlite", examples=("standfast db sqlite", "standfast db sqlite ~/state.db --global"))
 @argument("path", required=False)
-@option("--global", "everywhere", is_flag=True, help="Save the setting for this account instead of this project.")
+@option("--global", "everywhere", is_flag=True, help=GLOBAL)
 def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
     """Use the SQLite file PATH, by default the default file."""
     from standfast.db.sqlite import location
@@ -92,7 +93,7 @@ def sqlite(out: Out, path: str | None, everywhere: bool) -> None:
 @db.verb("pg", examples=("standfast db pg postgresql://ada@db.example.org/state", "standfast db pg - < url.txt"))
 @argument("url", required=False)
 @option("--env", "variable", help="Read the URL from this variable.")
-@option("--global", "everywhere", is_flag=True, help="Save the setting for this account instead of this project.")
+@option("--global", "everywhere", is_flag=True, help=GLOBAL)
 @option("--no-test", is_flag=True, help="Save the setting without connecting first.")
 def pg(out: Out, url: str | None, variable: str | None, everywhere: bool, no_test: bool) -> None:
     """Use the PostgreSQL database at URL, after a test connection.
@@ -147,7 +148,8 @@ def trust(out: Out, path: str | None) -> None:
         raise NotFound("this project has no .standfast/config.toml", "standfast db sqlite PATH   (makes one)")
     values = {key: mask(value) if isinstance(value, str) else value for key, value in agree(file).items()}
     out.record({"trusted": os.path.abspath(file), "values": values}, out.pairs(values.items()))
-    out.say(f"trusted until it changes: {os.path.abspath(file)}")
+    trusted, directory = os.path.abspath(file), load(quiet=True).data_dir
+    out.say(f"trusted until it changes, with the data directory {directory}: {trusted}")
 
 
 @db.verb("roles", examples=("standfast db roles --print", "standfast db roles --prefix shop"))
@@ -180,7 +182,7 @@ def roles(out: Out, prefix: str, dry_run: bool) -> None:
 @option("--commit", is_flag=True, help="Move the store. Without this option the plan is shown.")
 @option("--wait", metavar="DURATION", help="Wait this long for effects and runs of live processes to end.")
 @option("--confirm", **CONFIRM)
-@option("--global", "everywhere", is_flag=True, help="Save the setting for this account instead of this project.")
+@option("--global", "everywhere", is_flag=True, help=GLOBAL)
 def move(
     out: Out,
     engine: str,
@@ -221,7 +223,7 @@ def _moved(out: Out, settings: Settings, target: Target, again: str, *, wait: st
     ]
     if again:
         if "--global" not in again:
-            lines.append("The setting is saved for this project. With --global it is saved for this account.")
+            lines.append("The setting is saved for this project. With --global it is saved for the data directory.")
         out.record(shown, [*lines, f"plan {what.hash}"])
         out.then(again)
         return False

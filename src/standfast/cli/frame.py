@@ -37,6 +37,7 @@ _WANTED = "wanted_parameters"
 _AFTER_DASHES = "standfast.after_dashes"
 METAVARS = {
     **dict.fromkeys(("agent", "assignee", "control", "kind", "name", "namespace", "role", "source", "tool"), "NAME"),
+    **dict.fromkeys(("stream", "within"), "NAME"),
     **dict.fromkeys(("account", "branch", "label", "node", "prefix", "repo", "tag", "unit"), "NAME"),
     **dict.fromkeys(("at", "since", "until"), "TIME"),
     **dict.fromkeys(("every", "grace", "idle", "settle", "timeout"), "DURATION"),
@@ -48,8 +49,10 @@ METAVARS = {
     "env": "VARIABLE",
     "points": "PATTERN",
     "ignore": "FIELD",
+    "hold": "KEY|ID",
     "session": "KEY|ID",
     "type": "TYPE",
+    "usd": "USD",
     "zone": "ZONE",
 }
 """The word in the help for the value of each option. Other text options have TEXT."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 VARIABLE = "STANDFAST_LOCK"
 """The command finds the name of the lock in this variable."""
 LOOK_AGAIN_S = 1.0
+LIST_VERBS = ("list", "ls", "show", "status")
+VERBS = (*LIST_VERBS, "acquire", "get", "hold", "release", "renew", "take", "wait")
 
 COLUMNS = [
     Column("name"),
@@ -44,17 +46,30 @@ COLUMNS = [
 
 
 class Lock(Command):
-    """Refuses verbs: `lock acquire NAME` must not acquire a lock named `acquire`."""
+    """Refuses verbs: `lock acquire NAME` must not run NAME as a command under a lock named `acquire`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [word for word in args if not word.startswith("-")]
-        if "--" not in args and words[:1] in (["list"], ["ls"], ["status"]) and len(words) == 1:
+        if "--" not in args and len(words) == 1 and words[0] in LIST_VERBS:
             args = [word for word in args if word != words[0]]
-        elif "--" not in args and len(words) == 2 and words[0] in ("acquire", "take", "release", "renew"):
-            verb, name = words
-            line = hints.command("lock", name, *(("--release",) if verb == "release" else ()))
-            raise Refused(f"lock has no verbs: {verb!r} would be the lock's name and {name!r} a command", line, ctx)
-        return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, args)
+        verb, command = ctx.params["name"], ctx.params["command"]
+        after = args[args.index("--") + 1 :] if "--" in args else []
+        if verb in VERBS and len(command) > len(after):
+            name, *_ = command
+            message = f"lock has no verbs: {verb!r} would be the lock's name and {name!r} a command"
+            raise Refused(message, _without_verb(verb, name, args), ctx)
+        return left
+
+
+def _without_verb(verb: str, name: str, args: list[str]) -> str:
+    """The line that a line with a verb probably means."""
+    if verb in LIST_VERBS:
+        return "standfast lock list"
+    if verb == "release":
+        return hints.command("lock", name, "--release")
+    first = args.index(verb)
+    return hints.command("lock", *args[:first], *args[first + 1 :])
 
 
 @made_command(
@@ -111,7 +126,7 @@ def _list(out: Out, scope_choice: str | None) -> None:
         [{**plain(one), **_for_people(one)} if out.for_people else plain(one) for one in found],
         COLUMNS,
         then=hints.command("lock", ours, "--release") if ours else "",
-        empty="no lock is held here",
+        empty="no lock is held" + (" in any repository or scope" if scope_choice == "all" else " here"),
     )
 
 

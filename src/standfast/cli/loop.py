@@ -151,8 +151,41 @@ def run(out: Out, name: str, here: bool) -> None:
         raise click.exceptions.Exit(run_here(out, name))
     with opened(create=False) as sf:
         asked = sf.runs.ask(name)
+        waits, then = _waiting(sf, asked) if out.for_people else ("", ())
     out.record(values.plain(asked), [asked.id])
-    out.then(hints.command("loop", "runs", asked.loop))
+    if out.for_people:
+        out.say(f"standfast: {waits}")
+        out.then(*then)
+
+
+def _waiting(sf: Standfast, asked: Run) -> tuple[str, tuple[str, ...]]:
+    """What a requested run waits for, and the next commands."""
+    from standfast.config.actor import account
+    from standfast.record.loops.fire import who_runs
+
+    listed = hints.command("loop", "runs", asked.loop)
+    owner, accounts = sf.loops.get(asked.loop_id).account, (account(), *sf.settings.options.accounts)
+    if owner not in accounts:
+        why, then = who_runs(owner)
+        return f"no daemon of this account starts the run: {why}; {then}", (listed,)
+    if _daemon_runs(sf, accounts):
+        return f"the daemon starts the run after runs of {asked.loop} that are queued or running", (listed,)
+    why = "the run waits for a daemon, and no daemon runs; to run it here, cancel it and add --here"
+    return why, ("standfast daemon start", hints.command("loop", "cancel", short(asked.id)))
+
+
+def _daemon_runs(sf: Standfast, accounts: Sequence[str]) -> bool:
+    """Whether a daemon of these accounts runs, here or on another host of the store."""
+    from standfast.clock import SYSTEM
+    from standfast.daemon import leader_lease, status
+    from standfast.errors import StandfastError
+
+    with suppress(OSError, StandfastError):  # `daemon status` has the error
+        if status.read(sf.settings.data_dir, SYSTEM).state != "stopped":
+            return True
+    with suppress(NotFound):
+        return sf.leases.get(leader_lease.name_of(accounts)).standing == "live"
+    return False
 
 
 def _cancelled(_: Standfast, found: Run) -> One:

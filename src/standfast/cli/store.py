@@ -96,10 +96,14 @@ def create(out: Out, if_missing: bool) -> None:
 
     with connect(settings, as_actor=True, on_create=on_create) as sf:
         data: dict[str, Any] = {"store_id": sf.engine.store_id, "place": settings.target.shown, "created": created}
+    exists = f"there is a store at {settings.target.shown}: {data['store_id']}"
     if not created and not if_missing:
-        raise Conflict(f"there is a store at {settings.target.shown}: {data['store_id']}", "standfast status")
+        raise Conflict(exists, "standfast status")
     data["instead_of"] = [known.store_id for known in lost] if created else []
-    out.record(data, out.pairs(data.items()))
+    text = f"created the store {data['store_id']} at {data['place']}" if created else f"{exists}; nothing changed"
+    given_up = [f"gave up {', '.join(data['instead_of'])}, which was here before"] if data["instead_of"] else []
+    out.record(data, [text, *given_up])
+    out.then("standfast status")
 
 
 @store.verb("push", examples=("standfast store push s3://team/journals", "standfast store push postgresql://hub/all"))

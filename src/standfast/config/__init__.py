@@ -4,9 +4,9 @@
         >  config.toml in the data directory  >  standfast.db in the data directory
 
 `load` reads and decides; it creates nothing. Without a database URL the default file is used. A project's file that
-this account has not trusted is ignored, with one line on stderr. `STANDFAST_DATA_DIR` moves the data directory as a
-whole; HOME is read at every call. `STANDFAST_STORE` names one of several stores. Each has a data directory of its own,
-in `stores/` of the data directory.
+the data directory does not list as trusted is ignored, with one line on stderr. `STANDFAST_DATA_DIR` moves the data
+directory as a whole; HOME is read at every call. `STANDFAST_STORE` names one of several stores. Each has a data
+directory of its own, in `stores/` of the data directory.
 
     target.py        what a text means as a database, and how to show it without its password
     named_stores.py  the data directory, and the stores of other names in it
@@ -329,10 +329,11 @@ def _project_values(path: str | None, data: str, store: str | None, *, quiet: bo
         return file.values("project"), True
     if not quiet and path not in _warned:
         _warned.add(path)
-        reason = "changed since it was trusted" if state == "changed" else "not trusted on this account"
-        shown = "".join(c if c.isprintable() else "?" for c in path)
+        listed = os.path.join(data, files.TRUSTED)
+        reason = "changed since it was trusted" if state == "changed" else f"not trusted in {listed}"
+        shown = "".join(c if c.isprintable() else "?" for c in f"{path} is ignored: {reason}")
         hint = _TRUST_HINT.replace("standfast", f"standfast --store {store}") if store else _TRUST_HINT
-        print(f"standfast: {shown} is ignored: {reason} ({hint})", file=sys.stderr)
+        print(f"standfast: {shown} ({hint})", file=sys.stderr)
     return {}, False
 
 

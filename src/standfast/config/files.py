@@ -1,6 +1,6 @@
 """The configuration files: their keys, whether they are trusted, and how they are written.
 
-A project's `.standfast/config.toml` comes with the repository. It counts only after this account has trusted its real
+A project's `.standfast/config.toml` comes with the repository. It counts only after the data directory lists its real
 path and its content. Otherwise a clone could send a user's records to another database, or run its `notify` command.
 `trusted.toml` in the data directory lists the trusted files. A file is read once, and the same bytes are hashed and
 parsed.
@@ -166,7 +166,7 @@ def _is_scope(value: object) -> bool:
 
 
 def trust_of(file: File, data_dir: str) -> Trust:
-    """Whether this account has trusted exactly these bytes at this real path."""
+    """Whether the data directory lists exactly these bytes at this real path as trusted."""
     entry = _trusted(data_dir).get(os.path.realpath(file.path))
     if entry is None:
         return "unknown"
@@ -177,7 +177,7 @@ def trust(file: File, data_dir: str) -> None:
     """Trust this file with its present content. Raises InvalidInput if the file has a wrong key or value."""
     file.values("project")
     entries = _trusted(data_dir) | {os.path.realpath(file.path): file.sha256}
-    lines = ["# Project configurations that this account trusts: `standfast db trust` adds one."]
+    lines = ["# Project configurations that are trusted with this data directory: `standfast db trust` adds one."]
     for path, sha256 in sorted(entries.items()):
         lines += ["", f"[{quoted(path)}]", f'sha256 = "{sha256}"']
     private_directory(data_dir)
