@@ -156,6 +156,7 @@ class Disaster:
 
     def play(self, tool: str) -> None:
         ours = tool.startswith("here")
+        self._child("create")  # otherwise an agent may be killed before there is a store to save
         self._agents(fuse=True)
         if ours:
             self._child("back_up")
@@ -307,6 +308,10 @@ def _resolve(sf: standfast.Standfast, place: Path) -> None:
         name = effect.intent["name"]
         found = ("applied", name) if arrived[name] else ("not_applied", None)
         sf.effects.resolve(effect.id, found[0], result=found[1], evidence="the book")
+
+
+def create(*, url: str, place: str, forgetful: bool) -> None:
+    _opened(url, place, forgetful).close()
 
 
 def back_up(*, url: str, place: str, forgetful: bool) -> None:
