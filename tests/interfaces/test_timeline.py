@@ -157,6 +157,27 @@ def test_the_approver_is_named_and_not_the_agent_that_asked(engine_url: str, tmp
             assert who[type] == recorded[type] != "claude-code"
 
 
+def test_a_row_does_not_name_an_agent_that_took_the_session_over_later(engine_url: str, tmp_path: Path) -> None:
+    """000-17: a session has the name of its present agent; rows of another actor keep the name of that actor."""
+    agent = """
+import os, sys, standfast
+with standfast.open(sys.argv[1], data_dir=sys.argv[2], agent=sys.argv[3]) as sf:
+    s = sf.session("shared", agent=sys.argv[4]).__enter__()
+    os._exit(9)
+"""
+    data = tmp_path / "data"
+    for words in (("coder", "coder"), ("claude-code:9f2c", "claude-code"), ("claude-code:77aa", "claude-code")):
+        subprocess.run([sys.executable, "-c", agent, engine_url, str(data), *words], timeout=60)
+    with standfast.open(engine_url, data_dir=data) as sf:
+        opened = [("coder", "session.opened"), *[("claude-code", "session.taken_over")] * 2]
+        assert [(entry.agent, entry.type) for entry in sf.timeline(session="shared").entries] == opened
+        assert [entry.agent for entry in sf.timeline(agent="coder").entries] == ["coder"]
+        assert [entry.agent for entry in sf.timeline(agent="claude-code").entries] == ["claude-code"] * 2
+        sf.sessions.say("shared", "user", "stop")
+        said = sf.timeline(session="shared").entries[-1]
+        assert (said.type, said.agent) == ("message.said", sf.agent)
+
+
 def test_every_short_id_that_the_table_prints_is_found_again(engine_url: str, tmp_path: Path) -> None:
     """000-17: `--subject` takes what the table printed, for every kind of thing."""
     from standfast.ids import is_id, short

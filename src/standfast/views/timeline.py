@@ -46,7 +46,7 @@ class Entry(Model):
     time_us: int
     source: str
     agent: str
-    """The agent that answered, else the agent of the session, else the one that recorded the event."""
+    """The agent of the session if the actor of the event has the session now; else, and for answers, that actor."""
     type: str
     subject: str
     state: str | None

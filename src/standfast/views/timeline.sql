@@ -1,13 +1,17 @@
 -- The timeline: the journal between two moments. It reads no payload column.
 
+-- `session.agent` is the name that the present actor of the session works under. Rows of another actor do not get it:
+-- that actor had the session before, or wrote to it from outside. claude-code:SESSION is an actor of claude-code.
 -- name: between
 SELECT e.seq, e.time_us, e.occurred_us, e.scope, e.actor, e.holder, e.source, e.type, e.subject, e.session_id,
-       e.state, e.stream, e.summary, e.git_dir, e.origin, s.key AS session_key, s.agent AS agent
+       e.state, e.stream, e.summary, e.git_dir, e.origin, s.key AS session_key,
+       CASE WHEN e.actor = s.actor OR substr(e.actor, 1, length(s.agent) + 1) = s.agent || ':' THEN s.agent END AS agent
 FROM event e LEFT JOIN session s ON s.id = e.session_id
 WHERE e.occurred_us >= :from_us AND e.occurred_us < :until_us
   AND (:everywhere = 1 OR e.scope = :scope) AND {here:e}
   AND (CAST(:session_id AS text) IS NULL OR e.session_id = :session_id)
-  AND (CAST(:agent AS text) IS NULL OR e.actor = :agent OR s.agent = :agent)
+  AND (CAST(:agent AS text) IS NULL OR e.actor = :agent OR (s.agent = :agent
+       AND (e.actor = s.actor OR substr(e.actor, 1, length(s.agent) + 1) = s.agent || ':')))
   AND (CAST(:subject AS text) IS NULL OR e.subject = :subject OR e.subject LIKE CAST(:ending AS text) ESCAPE '!')
   AND (CAST(:type AS text) IS NULL OR e.type = :type OR e.type LIKE :type_prefix)
   AND (:slots = 0 OR e.type NOT IN ('run.missed', 'run.skipped'))
