@@ -53,6 +53,27 @@ def test_waiting_sessions_come_first_and_a_crashed_one_has_the_line_that_resumes
         assert "cd /srv/shop && claude --resume old" in crashed
 
 
+def test_a_waiting_row_names_the_action_to_approve_and_not_the_last_call(sf: standfast.Standfast) -> None:
+    """000-16: the agent continues with other calls while the request waits."""
+    agent = Agent(sf, "asks")
+    agent.hook(PROMPT)
+    planned = sf.effects.plan("Bash", {"command": "git push origin HEAD"}, session=agent.name)
+    asked = sf.approvals.request(planned.id)
+    agent.hook(bash("PreToolUse", "ls", id="t1"))
+    found = {member.key: member for member in Fleets(sf._store).look(everywhere=True).members}[agent.name]
+    assert (found.state, found.doing) == ("waits", "needs approval: git push origin HEAD")
+    assert found.command == f"standfast approve {asked.id[-6:]}"
+
+
+def test_a_call_without_an_id_is_shown_too(sf: standfast.Standfast) -> None:
+    """Gemini CLI sends no ids, so its calls have no rows: the journal has them."""
+    agent = Agent(sf, "s1", agent="gemini-cli")
+    agent.hook(payload("BeforeAgent", prompt="sort my notes"))
+    agent.hook(payload("BeforeTool", tool_name="run_shell_command", tool_input={"command": "ls notes"}))
+    found = {member.key: member for member in Fleets(sf._store).look(everywhere=True).members}[agent.name]
+    assert found.doing == "run_shell_command ls notes"
+
+
 def test_a_session_of_a_command_shows_its_key_and_the_command(sf: standfast.Standfast) -> None:
     """000-16: neither has a prompt or a tool call."""
     sf.sessions.open("nightly", command=["make", "all"])
@@ -99,7 +120,7 @@ def test_a_frame_fits_its_terminal_and_cuts_no_command(width: int) -> None:
 def pictured(width: int) -> list[str]:
     """The frame of the guide."""
     minute = 60_000_000
-    asked = "needs approval: Bash git push origin HEAD"
+    asked = "needs approval: git push origin HEAD"
     given = [
         ("waits", "claude-code", "ada/shop", 12, "fix the flaky test", asked, "standfast approve 9k2m4x"),
         ("crashed", "codex", "ada/api", 130, "add paging", "last: exec cargo test", "cd ~/api && codex resume 0199a3"),
@@ -190,3 +211,12 @@ def test_once_and_json_print_one_frame(tmp_path: Path) -> None:
     (row,) = json.loads(top("--json"))["data"]
     assert (row["key"], row["state"]) == ("claude-code:s1", "works")
     assert top().startswith("state\tagent")
+
+
+def test_a_session_shows_the_line_that_resumes_it_before_its_lease_ends(tmp_path: Path) -> None:
+    """000-16: after kill -9 of the agent its lease lasts up to an hour, and the person does not wait for that."""
+    data = tmp_path / "data"
+    enter("claude-code", {**PROMPT, "cwd": str(tmp_path)}, data, cwd=tmp_path, program=("-c", PATIENT))
+    words = [PROGRAM, "session", "show", "claude-code:s1"]
+    shown = subprocess.run(words, env=environment(data), cwd=tmp_path, capture_output=True, text=True)
+    assert f"cd {tmp_path} && claude --resume s1" in shown.stdout

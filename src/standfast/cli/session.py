@@ -267,7 +267,7 @@ def _lines(out: Out, found: SessionRecord) -> Iterable[str]:
         ("cursor", found.cursor),
         ("opened", f"{found.openings}×, first {moment(found.created_us)}"),
         ("updated", moment(found.updated_us)),
-        ("resume", resume_line(found.agent, found.key, found.cwd) if found.crashed else None),
+        ("resume", resume_line(found.agent, found.key, found.cwd) or None),
     ]
     return out.pairs(pairs)
 

@@ -20,7 +20,7 @@ from standfast.db.sql import load
 from standfast.db.store import Resource, query
 from standfast.ids import short
 from standfast.models import Model
-from standfast.views import coverage
+from standfast.views import coverage, subjects
 from standfast.views.coverage import Places
 from standfast.views.recovery import why_it_waits
 from standfast.views.resume_lines import resume_line
@@ -105,20 +105,21 @@ def _where(label: Label, row: Row) -> str:
 
 
 def _about(row: Row) -> str:
-    made = str(row["key"]).startswith(f"{row['agent']}:")  # by a hook, from the agent's own id
-    return row["title"] or row["preview"] or ("" if made else row["key"])
+    return row["title"] or row["preview"] or ("" if _made_by_hook(row) else row["key"])
+
+
+def _made_by_hook(row: Row) -> bool:
+    """Whether a hook made the session: its key has the agent's own id."""
+    return str(row["key"]).startswith(f"{row['agent']}:")
 
 
 def _doing(tx: Tx, row: Row, state: str, asked: Row | None) -> tuple[str, str, int]:
-    call = tx.maybe(SQL.last_call, session_id=row["id"])
-    last = (call["summary"] or "") if call is not None else ""
     show = hints.command("session", "show", short(row["id"]))
     if asked is not None:
-        return (
-            f"needs approval: {last or asked['tool']}",
-            hints.command("approve", short(asked["id"])),
-            asked["requested_us"],
-        )
+        action = subjects.of(tx, asked["id"])
+        assert action is not None
+        return f"needs approval: {action.about}", hints.command("approve", short(asked["id"])), asked["requested_us"]
+    last = _last_call(tx, row)
     if state == "waits":
         return why_it_waits(tx, row["id"], said=str) or "waits", show, row["updated_us"]
     if state == "works":
@@ -128,3 +129,11 @@ def _doing(tx: Tx, row: Row, state: str, asked: Row | None) -> tuple[str, str, i
     if not resume and row["command"]:
         resume = hints.command("session", "resume", row["key"])
     return f"last: {last}" if last else "", resume or show, row["updated_us"]
+
+
+def _last_call(tx: Tx, row: Row) -> str:
+    """The last tool call of a session. Calls without an id of the agent (Gemini CLI) are only in the journal."""
+    call = tx.maybe(SQL.last_call, session_id=row["id"])
+    if call is None and _made_by_hook(row):
+        call = tx.maybe(SQL.last_reported, session_id=row["id"])
+    return (call["summary"] or "") if call is not None else ""

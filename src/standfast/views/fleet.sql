@@ -13,8 +13,11 @@ LIMIT :limit
 -- name: last_call
 SELECT summary, status FROM tool_call WHERE session_id = :session_id ORDER BY occurred_us DESC LIMIT 1
 
+-- name: last_reported
+SELECT summary FROM event WHERE session_id = :session_id AND type = 'tool.called' ORDER BY seq DESC LIMIT 1
+
 -- name: requested
-SELECT id, tool, requested_us, why FROM approval
+SELECT id, requested_us FROM approval
 WHERE session_id = :session_id AND state = 'requested' AND expires_us > :now_us
 ORDER BY requested_us
 LIMIT 1
