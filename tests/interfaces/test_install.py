@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -434,6 +436,51 @@ def test_the_command_that_adds_the_server_installs_its_packages_first(monkeypatc
     assert install_cli._mcp(agent, "standfast").startswith("pip install 'mcp>=2.3,<3' && claude mcp add")
 
 
+def test_a_server_whose_package_is_missing_is_left_out(tmp_path: Path) -> None:
+    """The default install has no MCP package, and agents report a server that does not start at each start."""
+    (tmp_path / ".gemini").mkdir()
+    settings = tmp_path / ".gemini" / "settings.json"
+    without = (
+        "import sys; sys.modules['mcp'] = None; sys.argv[0] = sys.argv.pop(1)\n"
+        "from standfast.cli import main; sys.exit(main())"
+    )
+    words = [sys.executable, "-c", without, PROGRAM, "install"]
+    env = {**environment(tmp_path / "data"), "HOME": str(tmp_path)}
+    made = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    assert "pip install 'mcp>=2.3,<3' && standfast install" in made.stderr
+    assert "mcpServers" not in settings.read_text()
+    assert subprocess.run([*words, "--check"], env=env, cwd=tmp_path).returncode == 0
+    assert run(tmp_path, "--no-test").returncode == 0
+    assert "mcpServers" in settings.read_text()
+    kept = subprocess.run([*words, "gemini-cli"], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert "current" in kept.stdout  # a server that is installed stays, and is tested
+
+
+def test_one_question_covers_the_transcripts_of_all_agents(tmp_path: Path) -> None:
+    for name in (".claude", ".gemini"):
+        (tmp_path / name).mkdir()
+    env = {**environment(tmp_path / "data"), "HOME": str(tmp_path)}
+    parent, child = pty.openpty()
+    words = [PROGRAM, "install", "--no-test"]
+    with subprocess.Popen(words, env=env, cwd=tmp_path, stdin=child, stdout=child, stderr=child):
+        os.close(child)
+        os.write(parent, b"y\n")
+        shown = b"".join(iter(lambda: _part(parent), b"")).decode()
+    assert shown.count("[y/N]") == 1
+    assert "import the transcripts of claude-code, gemini-cli into the store every 10m?" in shown
+    with standfast.open(data_dir=tmp_path / "data") as sf:
+        names = [row["name"] for row in sf.rows("SELECT name FROM loop ORDER BY name")]
+    assert names == ["import-claude-code", "import-gemini-cli"]
+
+
+def _part(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except OSError:  # the other end is closed
+        return b""
+
+
 def test_a_projects_file_that_others_get_has_to_be_meant(tmp_path: Path) -> None:
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -621,7 +668,9 @@ def test_the_plugin_of_opencode_reports_calls_and_obeys_a_gate(tmp_path: Path) -
         sf.gates.add("git push*", scope="")
     script = """
 import { Standfast } from "./standfast.mjs"
-const p = await Standfast({ directory: process.cwd() })
+const shown = []
+const client = { tui: { showToast: async ({ body }) => shown.push(body) } }
+const p = await Standfast({ client, directory: process.cwd() })
 await p.event({ event: { type: "session.created", properties: { info: { id: "ses_1" } } } })
 await p.event({ event: { type: "session.created", properties: { info: { id: "ses_2", parentID: "ses_1" } } } })
 await p["chat.message"]({ sessionID: "ses_1" }, { parts: [{ type: "text", text: "hello" }] })
@@ -634,13 +683,15 @@ try {
 const env = {}
 await p["shell.env"]({ sessionID: "ses_2" }, { env })
 await p.event({ event: { type: "session.idle", properties: { sessionID: "ses_1" } } })
-console.log(JSON.stringify({ refused, env }))
+console.log(JSON.stringify({ refused, env, shown }))
 """
     (tmp_path / "drive.mjs").write_text(script)
     ran = subprocess.run(["node", "drive.mjs"], cwd=tmp_path, env=environment(data), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert "person's approval" in told["refused"]
+    (toast,) = told["shown"]  # opencode itself shows only the command, in red
+    assert (toast["title"], toast["message"]) == ("standfast", told["refused"])
     assert told["env"] == {"STANDFAST_ACTOR": "opencode:ses_1"}
     with standfast.open(data_dir=data) as sf:
         calls = {row["call_id"]: row["status"] for row in sf.rows("SELECT call_id, status FROM tool_call")}

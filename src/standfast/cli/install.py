@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from standfast.admin.agents.install import Plan, Standing
     from standfast.config import Settings
 
+Target = tuple["Agent", str, tuple[str, ...]]
+"""A file of an agent, with the parts of standfast in it."""
+
 COLUMNS = [Column("agent"), Column("part"), Column("state"), Column("path", show=home_short), Column("note")]
 IMPORT_EVERY = "10m"
 
@@ -96,6 +99,9 @@ def install(
         for agent in chosen
         for path, held in installing.targets(agent, parts, _scope(scope), os.environ, project, shared=shared).items()
     ]
+    serves = no_mcp or remove or find_spec("mcp") is not None
+    if not serves:
+        files = _without_new_servers(files, program)
     if check:
         found = [installing.stand(agent, path, program, part) for agent, path, held in files for part in held]
         _show(out, found)
@@ -108,14 +114,19 @@ def install(
         installing.apply(plan, keep_backup=not remove)
     tested = {} if remove or no_test else install_check.tested(settings, plans, program)
     _show_result(out, plans, tested, remove=remove)
-    for agent in chosen:
-        if remove:
+    if remove:
+        for agent in chosen:
             _name_loops(out, settings, agent)
-        else:
+    else:
+        for agent in chosen if not agents else []:
+            _import_transcripts(out, agent)
+        loop = _asked_for_loops(out, chosen) if loop is None else loop
+        for agent in chosen:
             served = any(plan.agent is agent and "mcp" in plan.parts for plan in plans)
-            if not agents:
-                _import_transcripts(out, agent)
-            _remaining_steps(out, agent, program, loop, served=served or no_mcp)
+            _remaining_steps(out, agent, program, loop, served=served or no_mcp or not serves)
+    if not serves:
+        again = hints.command("install", *agents)
+        out.say(f"the MCP server is left out, because its package is missing: {modules.install('mcp')} && {again}")
     if remove and exists(settings):
         out.say("the store stays, and so do its copies: standfast where")
     if plans and not remove:
@@ -136,6 +147,19 @@ def _chosen(out: Out, names: tuple[str, ...], *, every: bool) -> list[Agent]:
     found = [agent for agent in AGENTS if installing.present(agent)]
     _say_found(out, found)
     return found
+
+
+def _without_new_servers(files: list[Target], program: str) -> list[Target]:
+    """The files without the MCP server where it is not installed yet: an agent reports a server that does not start."""
+    from standfast.admin.agents import install as installing
+
+    kept = []
+    for agent, path, parts in files:
+        found = tuple(
+            part for part in parts if part != "mcp" or installing.stand(agent, path, program, part).state != "missing"
+        )
+        kept += [(agent, path, found)] if found else []
+    return kept
 
 
 def _scope(text: str) -> Any:
@@ -252,17 +276,23 @@ def _name_loops(out: Out, settings: Settings, agent: Agent) -> None:
 
 def _remaining_steps(out: Out, agent: Agent, program: str, loop: bool | None, *, served: bool) -> None:
     out.say(f"{agent.name}: {agent.restart}")
-    _offer_loop(out, agent, program, loop)
+    _add_loop(out, agent, program, loop)
     if not served:
         out.say(f"{agent.name}: to give it standfast's tools: {_mcp(agent, program)}")
 
 
-def _offer_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> None:
-    """Offer a loop that imports the transcripts, because agents delete them. Without a terminal, print a hint."""
+def _asked_for_loops(out: Out, agents: list[Agent]) -> bool | None:
+    """Ask whether loops should import the transcripts, because agents delete them. None without a terminal."""
+    if not (out.for_people and sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    names = ", ".join(agent.name for agent in agents)
+    return click.confirm(f"import the transcripts of {names} into the store every {IMPORT_EVERY}?", err=True)
+
+
+def _add_loop(out: Out, agent: Agent, program: str, wanted: bool | None) -> None:
+    """Add a loop that imports the transcripts if it is wanted. If it is not known, print a hint."""
     name, command = f"import-{agent.name}", [program, "import", agent.name]
     line = hints.command("loop", "add", name, "--every", IMPORT_EVERY, "--", *command)
-    if wanted is None and out.for_people and sys.stdin.isatty() and sys.stderr.isatty():
-        wanted = click.confirm(f"{agent.name}: import its transcripts into the store every {IMPORT_EVERY}?", err=True)
     if wanted:
         with opened(scope_choice="global") as sf:
             sf.loops.add(name, command, every=IMPORT_EVERY, cwd=os.path.expanduser("~"))

@@ -185,6 +185,7 @@ import { spawn } from "node:child_process"
 
 const PROGRAM = @PROGRAM@
 const WAIT_MS = 10000 // standfast itself answers within 6 s
+const SHOWN_MS = 20000
 
 // Sends one event to standfast. Resolves to its answer, or to null if it does not answer in time.
 function tell(payload) {
@@ -215,7 +216,14 @@ function added(said) {
   return answer(said)?.hookSpecificOutput?.additionalContext ?? ""
 }
 
-export const Standfast = async ({ directory }) => {
+// Shows the user why a call is refused: opencode shows the reason only after a click on the call.
+async function show(client, message) {
+  try {
+    await client.tui.showToast({ body: { title: "standfast", message, variant: "warning", duration: SHOWN_MS } })
+  } catch {} // without a screen there is nothing to show
+}
+
+export const Standfast = async ({ client, directory }) => {
   const roots = new Map() // a sub-agent is a session of its own here, and a part of its parent's there
   const about = (id, name, more) => {
     const root = roots.get(id)
@@ -253,7 +261,9 @@ export const Standfast = async ({ directory }) => {
       })))
       if (said === null)
         throw new Error("standfast did not answer, and a gate may apply, so the call is refused. Try: standfast doctor")
-      if (said.decision === "deny") throw new Error(said.reason)
+      if (said.decision !== "deny") return
+      show(client, said.reason)
+      throw new Error(said.reason)
     },
     "tool.execute.after": async (input, output) => {
       const more = added(await tell(about(input.sessionID, "PostToolUse", {
