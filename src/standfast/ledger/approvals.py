@@ -224,7 +224,7 @@ def _request(tx: Tx, asked: _Asked) -> Approval:
     made = Approval.from_row(row)
     action = _action(tx, made).text
     said = f"{action}: {made.why}" if made.why else action
-    return _journalled(tx, made, said, {"expires_us": made.expires_us, "gate": made.gate})
+    return _journal_change(tx, made, said, {"expires_us": made.expires_us, "gate": made.gate})
 
 
 def _consume(tx: Tx, found: Approval, attempt: int, attempts: int) -> None:
@@ -236,7 +236,7 @@ def _consume(tx: Tx, found: Approval, attempt: int, attempts: int) -> None:
     count = f"attempt {used.attempts_used} of {used.attempts}"
     said = f"{_action(tx, found).text}, granted by {found.approver}" + (f", {count}" if used.attempts != 1 else "")
     data: dict[str, serial.Json] = {"attempt": attempt, "attempts_used": used.attempts_used, "attempts": used.attempts}
-    _journalled(tx, used, said, data, what="consumed")
+    _journal_change(tx, used, said, data, what="consumed")
 
 
 def _expire(tx: Tx, found: Approval, reason: str) -> Approval:
@@ -245,11 +245,11 @@ def _expire(tx: Tx, found: Approval, reason: str) -> Approval:
     return (
         found
         if row is None
-        else _journalled(tx, Approval.from_row(row), f"{_action(tx, found).text}: {reason}", {"reason": reason})
+        else _journal_change(tx, Approval.from_row(row), f"{_action(tx, found).text}: {reason}", {"reason": reason})
     )
 
 
-def _journalled(
+def _journal_change(
     tx: Tx, made: Approval, summary: str, data: dict[str, serial.Json], *, what: str | None = None
 ) -> Approval:
     about = {"effect_id": made.effect_id, "question_hash": made.question_hash, **data}
@@ -466,7 +466,7 @@ class Approvals(Resource):
         deferred_answers.make_ready(tx, row["session_id"])
         made = Approval.from_row(row)
         summary = f"{_action(tx, made).text}, {state} by {approver}" + (f": {words}" if words else "")
-        return _journalled(tx, made, summary, {"approver": approver, "method": method})
+        return _journal_change(tx, made, summary, {"approver": approver, "method": method})
 
     def _find(self, tx: Tx, text: str) -> Approval:
         """An approval of any scope, by its id or the end of its id: the person who answers may be in another scope."""

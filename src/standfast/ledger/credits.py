@@ -311,7 +311,7 @@ def _add(tx: Tx, scope: str, wanted: _Wanted, type: str, *, covered: bool = Fals
         return _same_or_conflict(found or tx.one(SQL.by_key, scope=scope, key=wanted.key), wanted)
     if before is not None and unsummed >= SUMMED_AT:
         _keep_sum(tx, place, before)
-    return CreditEntry.from_row(row).replace(fresh=True, receipt=_told(tx, row, type))
+    return CreditEntry.from_row(row).replace(fresh=True, receipt=_journal_change(tx, row, type))
 
 
 def _summed(tx: Tx, place: Row) -> tuple[_Sum, int]:
@@ -363,7 +363,7 @@ def _same_or_conflict(row: Row, wanted: _Wanted) -> CreditEntry:
     )
 
 
-def _told(tx: Tx, row: Row, type: str) -> Receipt:
+def _journal_change(tx: Tx, row: Row, type: str) -> Receipt:
     about = {name: row[name] for name in ("account", "unit", "amount", "key")}
     summary = f"{row['account']} {row['amount']:+} {row['unit']} ({row['key']})"
     return journal.append(

@@ -76,7 +76,7 @@ def bury(tx: Tx, *, scope: str, subject: str, kind: str, reason: str, attempts: 
     )
     if row is None:
         return DeadLetter.from_row(tx.one(SQL.open_of, subject=subject))
-    return _journal(tx, DeadLetter.from_row(row), "dead_letter.buried", _sentence(row))
+    return _journal_change(tx, DeadLetter.from_row(row), "dead_letter.buried", _sentence(row))
 
 
 def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> DeadLetter:
@@ -93,7 +93,7 @@ def settle(tx: Tx, subject: str, settlement: str, note: str | None = None) -> De
     if row is None:
         raise _settled_before(one(tx, subject))
     said = f"{row['kind']} {short(row['subject'])} {settlement}" + (f": {words}" if words else "")
-    return _journal(tx, DeadLetter.from_row(row), f"dead_letter.{settlement}", said)
+    return _journal_change(tx, DeadLetter.from_row(row), f"dead_letter.{settlement}", said)
 
 
 def one(tx: Tx, which: str) -> DeadLetter:
@@ -148,7 +148,7 @@ def tell(store: Store, letter: DeadLetter, hint: str, *, tx: Tx | None = None) -
 # -- private functions -------------------------------------------------------------------------------
 
 
-def _journal(tx: Tx, letter: DeadLetter, type: str, summary: str) -> DeadLetter:
+def _journal_change(tx: Tx, letter: DeadLetter, type: str, summary: str) -> DeadLetter:
     data = {"subject": letter.subject, "kind": letter.kind, "attempts": letter.attempts}
     receipt = journal.append(tx, type, letter.id, scope=letter.scope, summary=summary, data=data)
     return letter.replace(receipt=receipt)

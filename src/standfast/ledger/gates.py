@@ -255,7 +255,7 @@ def _add(tx: Tx, wanted: Row) -> Gate:
     by_prompt: Row = {"need": "approval", "via": "ask"} if wanted["need"] == "ask" else {"via": None}
     row = tx.maybe(SQL.add, **{**wanted, **by_prompt}, **own)
     if row is not None:
-        return _kept(tx, _journalled(tx, gate_of(row), "added"), removed_us=(tx.now_us(), None))
+        return _kept(tx, _journal_change(tx, gate_of(row), "added"), removed_us=(tx.now_us(), None))
     found = gate_of(tx.one(SQL.by_pattern, **wanted))
     if found.need == wanted["need"]:
         return found
@@ -269,7 +269,7 @@ def _remove(tx: Tx, gate: str, keyspace: Keyspace) -> Gate:
     row = tx.maybe(SQL.remove, id=_find(tx, gate, keyspace).id, now_us=tx.now_us())
     if row is None:
         raise _unknown(gate)
-    return _kept(tx, _journalled(tx, gate_of(row), "removed"), removed_us=(None, tx.now_us()))
+    return _kept(tx, _journal_change(tx, gate_of(row), "removed"), removed_us=(None, tx.now_us()))
 
 
 def _pause(tx: Tx, gate: str, keyspace: Keyspace, lasting_us: int, why: str) -> Gate:
@@ -279,7 +279,7 @@ def _pause(tx: Tx, gate: str, keyspace: Keyspace, lasting_us: int, why: str) -> 
     if row is None:
         raise _unknown(gate)
     data: Row = {"pattern": found.pattern, "until_us": until_us, "why": why}
-    made = _journalled(tx, gate_of(row), "paused", f"{found.pattern} until {iso(until_us)}: {why}", data)
+    made = _journal_change(tx, gate_of(row), "paused", f"{found.pattern} until {iso(until_us)}: {why}", data)
     return _kept(tx, made, paused_until_us=(found.paused_until_us, until_us))
 
 
@@ -290,7 +290,7 @@ def _resume(tx: Tx, gate: str, keyspace: Keyspace) -> Gate:
     row = tx.maybe(SQL.pause, id=found.id, until_us=None)
     if row is None:
         raise _unknown(gate)
-    made = _journalled(tx, gate_of(row), "resumed", found.pattern, {"pattern": found.pattern})
+    made = _journal_change(tx, gate_of(row), "resumed", found.pattern, {"pattern": found.pattern})
     return _kept(tx, made, paused_until_us=(found.paused_until_us, None))
 
 
@@ -310,7 +310,7 @@ def _unknown(gate: str) -> NotFound:
     return NotFound(f"there is no gate {serial.clean(gate, 60)!r} here", "standfast gate list --all")
 
 
-def _journalled(tx: Tx, made: Gate, what: str, summary: str = "", data: Row | None = None) -> Gate:
+def _journal_change(tx: Tx, made: Gate, what: str, summary: str = "", data: Row | None = None) -> Gate:
     data = data or {"pattern": made.pattern, "need": made.need}
     summary = summary or f"{made.pattern} needs {made.need}" + (f": {made.why}" if made.why else "")
     receipt = journal.append(tx, f"gate.{what}", made.id, summary=summary, data=data, state=what, scope=made.scope)

@@ -163,7 +163,7 @@ class Conversations(Resource):
             return None
         crash.point("conversation.before_take_back")
         gone = tx.all(SQL.retract, node_id=home.node_id, position=rows[0]["position"], now_us=tx.now_us())
-        _tell(tx, home, "message.retracted", rows[0]["id"], rows[0]["role"])
+        _journal_change(tx, home, "message.retracted", rows[0]["id"], rows[0]["role"])
         _keep(tx, gone)
         return (item_of(_text(rows[0])),)
 
@@ -180,7 +180,7 @@ class Conversations(Resource):
         first = _stretches(tx, home)[0].first
         values.put(tx, place(home), CLEARED, node["next_position"])
         gone = tx.all(SQL.retract, node_id=home.node_id, position=first, now_us=tx.now_us())
-        _tell(tx, home, "session.cleared", home.session_id, home.key)
+        _journal_change(tx, home, "session.cleared", home.session_id, home.key)
         _keep(tx, gone)
 
 
@@ -233,7 +233,7 @@ def append(tx: Tx, home: Home, lines: Sequence[Line]) -> list[int]:
             actor=actor,
             now_us=now_us,
         )
-        _tell(tx, home, "message.said", id, f"{said.role}: {said.summary}", source="said")
+        _journal_change(tx, home, "message.said", id, f"{said.role}: {said.summary}", source="said")
     asked = next((said.summary for said in lines if said.role == "user"), None) if home.unnamed else None
     tx.run(SQL.touch, id=home.session_id, preview=asked and serial.clean(asked, PREVIEW_MAX), now_us=now_us)
     return list(range(first, first + len(lines)))
@@ -281,7 +281,7 @@ def place(home: Home) -> Place:
     return Place(Keyspace(home.scope), home.session_id, home.session_id, Label(home.git_dir, home.origin))
 
 
-def _tell(tx: Tx, home: Home, type: str, subject: str, summary: str, *, source: str = "seen") -> None:
+def _journal_change(tx: Tx, home: Home, type: str, subject: str, summary: str, *, source: str = "seen") -> None:
     journal.append(
         tx,
         type,

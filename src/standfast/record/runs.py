@@ -104,7 +104,9 @@ class Runs(Resource):
             raise InvalidInput(f"{process[:60]!r} does not identify a process", "str(leases.process(pid, clock))")
         tx.one(SQL.begun, id=row["id"], attempt=attempt, pid=pid, process=process)
         row |= {"pid": pid, "process": process}
-        made = _journal(tx, row, "run.started", f"pid {pid} on {row['host']}", {"attempt": attempt, "process": process})
+        made = _journal_change(
+            tx, row, "run.started", f"pid {pid} on {row['host']}", {"attempt": attempt, "process": process}
+        )
         return noun(tx, row, made)
 
     def finish(
@@ -161,7 +163,9 @@ class Runs(Resource):
             row = _given_up(tx, run_id, attempt)
             taken = {"actor": tx.caller.actor, **leases.new_lease(tx)}
             tx.one(SQL.adopt, id=row["id"], attempt=attempt, old_holder=row["holder"], **taken)
-            made = _journal(tx, row, "run.adopted", f"from {leases.holder_text(row['holder'])}", {"attempt": attempt})
+            made = _journal_change(
+                tx, row, "run.adopted", f"from {leases.holder_text(row['holder'])}", {"attempt": attempt}
+            )
             return noun(tx, row | taken, made)
 
         adopted = self._write(adopt)
@@ -181,7 +185,7 @@ class Runs(Resource):
         why = checked_reason(reason)
         tx.one(SQL.requeue, id=row["id"], attempt=attempt, reason=why)
         row |= {"state": "queued", "reason": why, "process": None, "pid": None, **FREE}
-        return noun(tx, row, _journal(tx, row, "run.requeued", why, {"attempt": attempt}))
+        return noun(tx, row, _journal_change(tx, row, "run.requeued", why, {"attempt": attempt}))
 
     @transactional
     def abandon_dead(self, tx: Tx, *, limit: int = 100) -> RunList:
@@ -222,7 +226,9 @@ class Runs(Resource):
         for slot_us in range(_between(tx.now_us()), _between(tx.now_us()) + ASKS_MAX):
             row = fire.write_run(tx, loop, slot_us, "asked", "queued", None) if slot_us % SECOND_US else None
             if row is not None:
-                receipt = _journal(tx, row, "run.queued", f"asked for by {tx.caller.actor}", {"slot_us": slot_us})
+                receipt = _journal_change(
+                    tx, row, "run.queued", f"asked for by {tx.caller.actor}", {"slot_us": slot_us}
+                )
                 return noun(tx, row, receipt)
         raise Conflict(f"{loop['name']!r} was requested {ASKS_MAX:,} times at the same time", "try again")
 
@@ -285,7 +291,9 @@ def _claim(tx: Tx, host: str, run_id: str | None, accounts: tuple[str, ...]) -> 
     tx.one(SQL.take, id=row["id"], attempt=row["attempt"], now_us=tx.now_us(), **taken)
     attempt = row["attempt"] + 1
     row |= fire.EMPTY | taken | {"state": "running", "reason": None, "attempt": attempt, "started_us": tx.now_us()}
-    made = _journal(tx, row, "run.claimed", f"attempt {attempt} on {host}", {"attempt": attempt, "by": term["holder"]})
+    made = _journal_change(
+        tx, row, "run.claimed", f"attempt {attempt} on {host}", {"attempt": attempt, "by": term["holder"]}
+    )
     return noun(tx, row, made, job=job(row))
 
 
@@ -312,7 +320,7 @@ def _ended(tx: Tx, row: Row, outcome: Outcome) -> Ended:
     row |= {**change, "cancel_reason": None, **FREE}
     data: Row = {"attempt": row["attempt"], "outcome": outcome.state, "exit_code": outcome.exit_code}
     data |= {"duration_us": outcome.duration_us, "stdout": outcome.stdout_id, "stderr": outcome.stderr_id}
-    receipt = _journal(tx, row, "run.retried" if again else f"run.{state}", reason or "exit 0", data)
+    receipt = _journal_change(tx, row, "run.retried" if again else f"run.{state}", reason or "exit 0", data)
     return Ended(noun(tx, row, receipt), None if again else _counted(tx, row))
 
 
@@ -367,10 +375,10 @@ def _cancel(tx: Tx, run_id: str, reason: str) -> Run:
     if row["state"] == "queued":
         tx.one(SQL.cancel_waiting, now_us=tx.now_us(), **change)
         row |= {"state": "cancelled", "reason": reason, "ended_us": tx.now_us()}
-        return noun(tx, row, _journal(tx, row, "run.cancelled", reason))
+        return noun(tx, row, _journal_change(tx, row, "run.cancelled", reason))
     tx.one(SQL.ask_to_end, **change)
     row |= {"cancel_reason": reason}
-    return noun(tx, row, _journal(tx, row, "run.cancel_asked", reason, {"attempt": row["attempt"]}))
+    return noun(tx, row, _journal_change(tx, row, "run.cancel_asked", reason, {"attempt": row["attempt"]}))
 
 
 def _abandoned(tx: Tx, row: Row) -> Ended:
@@ -456,7 +464,7 @@ def _between(us: int) -> int:
     return us if us % SECOND_US else us + 1
 
 
-def _journal(tx: Tx, row: Row, type: str, said: str, data: Row | None = None) -> Receipt:
+def _journal_change(tx: Tx, row: Row, type: str, said: str, data: Row | None = None) -> Receipt:
     about = {"loop": row["loop_id"], "slot_us": row["slot_us"], **(data or {})}
     return journal.append(
         tx,

@@ -119,7 +119,7 @@ def write(tx: Tx, batch: Batch, source: Advance, labels: dict[Thread, Label]) ->
     if source.importer.copies:
         _settle_forks(tx, batch, homes)
     _keep_raw(tx, source, changed=bool(fresh or revised or not in_place))
-    _journal(tx, batch, source, session_id, len(fresh), calls)
+    _journal_change(tx, batch, source, session_id, len(fresh), calls)
     made = sum(home.new for thread, home in homes.items() if thread.node is None)
     return Written(carry, counts, session_id, made, len(fresh), calls)
 
@@ -501,7 +501,7 @@ def _keep_raw(tx: Tx, source: Advance, *, changed: bool) -> None:
         )
 
 
-def _journal(tx: Tx, batch: Batch, source: Advance, session_id: str | None, messages: int, calls: int) -> None:
+def _journal_change(tx: Tx, batch: Batch, source: Advance, session_id: str | None, messages: int, calls: int) -> None:
     if not (messages or calls or source.raw):
         return
     whose = agent_sessions.place(tx, session_id) if session_id is not None else None

@@ -119,7 +119,7 @@ class Budgets(Resource):
         if _widens(found, new) and (refusal := people.refusal("raises or removes a budget")) is not None:
             raise refusal
         row = tx.one(SQL.change, id=found["id"], actor=tx.caller.actor, now_us=tx.now_us(), **_without_name(new))
-        return _journalled(tx, row, "budget.set")
+        return _journal_change(tx, row, "budget.set")
 
     @for_people("raises or removes a budget")
     @transactional
@@ -133,7 +133,7 @@ class Budgets(Resource):
         row = tx.maybe(SQL.remove, id=found["id"], actor=tx.caller.actor, now_us=tx.now_us())
         if row is None:
             raise _unknown(name)
-        return _journalled(tx, row, "budget.removed")
+        return _journal_change(tx, row, "budget.removed")
 
     @query
     def get(self, tx: Tx, name: str) -> Budget:
@@ -256,7 +256,7 @@ class Budgets(Resource):
         if row["state"] != "held":
             raise _ended(row, "given up")
         row = tx.one(SQL.give_up, id=row["id"], note=_note(note))
-        return _journalled_hold(tx, row, "hold.gave_up", f"{row['subject']}: the outcome is unknown")
+        return _journal_hold_change(tx, row, "hold.gave_up", f"{row['subject']}: the outcome is unknown")
 
     @query
     def hold(self, tx: Tx, which: str) -> Hold:
@@ -313,7 +313,7 @@ def _added(tx: Tx, scope: str, wanted: Row) -> Budget:
     row = tx.maybe(SQL.add, **wanted | {"action": wanted["action"] or "warn"}, **own, **tx.caller.labelled())
     if row is None:
         raise Conflict(f"the budget {wanted['name']!r} was set at the same moment", "set it again")
-    return _journalled(tx, row, "budget.set")
+    return _journal_change(tx, row, "budget.set")
 
 
 def _widens(found: Row, new: Row) -> bool:
@@ -353,7 +353,7 @@ def _around(tx: Tx, scope: str, parent: str | None) -> list[Row]:
     return found
 
 
-def _journalled(tx: Tx, row: Row, type: str) -> Budget:
+def _journal_change(tx: Tx, row: Row, type: str) -> Budget:
     made = budget_of(tx, row)
     per = f" per {made.per}" if made.per else ""
     within = f" within {made.parent}" if made.parent else ""
@@ -393,7 +393,7 @@ def _reserve(tx: Tx, scope: str, asked: Asked, *, known: bool) -> Hold:
     for row in rows:
         _open_window(tx, row)
         tx.defer(SQL.take, claims.found, id=row["id"], **amounts.columns("most", asked.most))
-    return _journalled_hold(tx, hold, "hold.reserved", f"{asked.subjects.subject}: {asked.most.used}").replace(
+    return _journal_hold_change(tx, hold, "hold.reserved", f"{asked.subjects.subject}: {asked.most.used}").replace(
         fresh=True
     )
 
@@ -536,7 +536,7 @@ def end_hold(
         if state == "settled"
         else f"{row['subject']}: {most.used}"
     )
-    return _journalled_hold(tx, ended, f"hold.{state}", words)
+    return _journal_hold_change(tx, ended, f"hold.{state}", words)
 
 
 def _own(tx: Tx, scope: str, which: str | Hold) -> Row:
@@ -563,7 +563,7 @@ def _ended(row: Row, wanted: str) -> IllegalTransition:
     )
 
 
-def _journalled_hold(tx: Tx, row: Row, type: str, summary: str) -> Hold:
+def _journal_hold_change(tx: Tx, row: Row, type: str, summary: str) -> Hold:
     made = hold_of(tx, row)
     data: Row = {"subject": made.subject, "most": dict(made.most.known), "spent": dict(made.spent.known)}
     receipt = journal.append(

@@ -11,7 +11,7 @@ from standfast.db.contract import Row, Tx
 from standfast.errors import ApprovalRequired, EffectInDoubt, InProgress, LeaseLost, StandfastError, StorageError
 from standfast.ids import short
 from standfast.ledger import current
-from standfast.ledger.decisions.changes import SQL, Place, added, close, find, journalled
+from standfast.ledger.decisions.changes import SQL, Place, added, close, find, journal_change
 from standfast.ledger.decisions.models import Decision, Said, checked, decision_of, last_line, outcome_text
 from standfast.ledger.opening_counts import Opening
 
@@ -164,5 +164,5 @@ def _reached(tx: Tx, opening: Opening, said: Said, n: int) -> tuple[Decision, bo
         row = tx.one(SQL.reached, **asked)  # made by another process since we looked
     found = decision_of(row)
     if found.state == "failed" and (again := tx.maybe(SQL.reopen, id=found.id, state="open", was="failed")) is not None:
-        return journalled(tx, "decision.reopened", decision_of(again)), True
+        return journal_change(tx, "decision.reopened", decision_of(again)), True
     return found, True

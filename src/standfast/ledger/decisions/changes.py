@@ -100,7 +100,7 @@ def added(
     )
     if row is None:
         return None
-    return journalled(tx, "decision.made", decision_of(row), session_id=journal_session, label=place.label)
+    return journal_change(tx, "decision.made", decision_of(row), session_id=journal_session, label=place.label)
 
 
 def ended(tx: Tx, which: str, state: str, outcome: str | None, *, also: str = "open") -> Decision:
@@ -133,21 +133,21 @@ def reopened(tx: Tx, which: str) -> Decision:
     row = tx.maybe(SQL.reopen, id=found.id, state="standing" if standing else "open", was=found.state)
     if row is None:
         raise Conflict(f"decision {short(found.id)} was changed meanwhile", "try again")
-    made = journalled(tx, "decision.reopened", decision_of(row))
+    made = journal_change(tx, "decision.reopened", decision_of(row))
     removed.keep(tx, "decision", *({name: getattr(one, name) for name in _ENDED} for one in (found, made)))
     return made
 
 
 def close(tx: Tx, id: str, state: str, outcome: str | None, *, also: str = "open") -> Decision | None:
     row = tx.maybe(SQL.end, id=id, state=state, outcome=outcome, now_us=tx.now_us(), also=also)
-    return journalled(tx, f"decision.{state}", decision_of(row)) if row is not None else None
+    return journal_change(tx, f"decision.{state}", decision_of(row)) if row is not None else None
 
 
 def _with_why(decision: Decision) -> str:
     return f"{serial.clean(decision.what, 120)}, because {decision.why}" if decision.why else decision.what
 
 
-def journalled(
+def journal_change(
     tx: Tx, type: str, decision: Decision, *, session_id: str | None = None, label: Label | None = None
 ) -> Decision:
     closed = decision.outcome is not None and type != "decision.made"

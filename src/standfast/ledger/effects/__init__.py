@@ -13,7 +13,7 @@ nothing, an intent in doubt, or a result. standfast never sends a second time wi
     intent.py        makes the request of a call and refuses bad arguments, before anything is recorded
     perform.py       begins, calls the user's function, finishes
     begin.py         decides by the stored row whether a call may send
-    transitions.py   the state machine: each change is a compare-and-set on the attempt
+    transitions.py   the state machine: each change is a compare-and-set on the attempt; its journal entry
     resolve_doubt.py settles a doubt: probe, the same key again, or a person
     compensate.py    compensates an effect by an effect of its own
     one_at_a_time.py one call at a time for each identity in this process
@@ -23,7 +23,7 @@ nothing, an intent in doubt, or a result. standfast never sends a second time wi
     agent_tools.py   declared functions as an agent's tools
     resource.py      sf.effects: list, settle, and begin and done as two calls for shells and hooks
     models.py        Effect, Verdict, and finding a row
-    texts.py         journal entries, lines for people and errors
+    texts.py         lines for people and errors
 
 Other modules have the current session of a call (`ledger/current.py`), the fence of a session
 (`ledger/opening_counts.py`), leases (`core/leases.py`) and approvals (`ledger/approvals.py`).

@@ -125,9 +125,9 @@ def _inserted(tx: Tx, id: str, wanted: Request, *, beside: bool) -> Outcome | St
     row = _first(tx, id, wanted, state)
     if tx.maybe(transitions.SQL.insert, beside=int(beside), **row) is None:
         return None
-    texts.say(tx, "planned", row, wanted.shown)
+    transitions.journal_change(tx, "planned", row, wanted.shown)
     if state == "dispatched":
-        return Go(row, receipt=texts.say(tx, "dispatched", row, wanted.shown))
+        return Go(row, receipt=transitions.journal_change(tx, "dispatched", row, wanted.shown))
     return Planned(row) if wanted.plan else _sent(tx, row, wanted)
 
 
@@ -158,7 +158,7 @@ def _lost(tx: Tx, id: str, wanted: Request) -> Doubt | None:
     row = _first(tx, id, wanted, "dispatched") | {"dispatched_us": gap.from_us}
     if tx.maybe(transitions.SQL.insert, beside=1, **row) is None:
         return None
-    texts.say(tx, "planned", row, wanted.shown)
+    transitions.journal_change(tx, "planned", row, wanted.shown)
     transitions.give_up(tx, row, _why(tx, gap, wanted))
     return Doubt(tx.one(transitions.SQL.by_id, id=id), True, "gave_up")
 
@@ -172,7 +172,7 @@ def _sent_in_gap(tx: Tx, row: Row, wanted: Request) -> Doubt | None:
     about: Row = {"id": row["id"], "attempt": row["attempt"], "state": row["state"]}
     tx.one(transitions.SQL.sent_in_gap, error=error, from_us=gap.from_us, now_us=tx.now_us(), **about)
     sent = tx.one(transitions.SQL.by_id, id=row["id"])
-    texts.say(tx, "gave_up", sent, f"{texts.shown(sent)}: {error}", state="dispatched")
+    transitions.journal_change(tx, "gave_up", sent, f"{texts.shown(sent)}: {error}", state="dispatched")
     return Doubt(sent, True, "gave_up")
 
 
@@ -312,7 +312,7 @@ def _settled(tx: Tx, row: Row, wanted: Request, finding: Finding) -> Outcome | S
     # Record "failed" first: the next attempt may have to wait for an approval.
     failed = {"id": row["id"], "attempt": row["attempt"], "error": finding.evidence, "evidence": finding.evidence}
     tx.one(transitions.SQL.fail, now_us=tx.now_us(), **failed)
-    texts.say(tx, "failed", row, f"{texts.shown(row)}: {finding.evidence}", state="failed")
+    transitions.journal_change(tx, "failed", row, f"{texts.shown(row)}: {finding.evidence}", state="failed")
     return _sent(tx, {**row, "state": "failed"}, wanted)
 
 

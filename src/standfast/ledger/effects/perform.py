@@ -181,7 +181,7 @@ def _replayed(store: Store, wanted: Request, row: Row) -> str | None:
     if row["intent_hash"] != wanted.intent_hash:
         names = identity.differences(serial.read(row["intent"]), wanted.intent)
         other = f"{texts.shown(row)}: other {', '.join(names) or 'intent'}"
-        store.write(lambda tx: texts.say(tx, "replayed", row, other, data={"fields": names}))
+        store.write(lambda tx: transitions.journal_change(tx, "replayed", row, other, data={"fields": names}))
     elif row.get("young"):
         store.sync()  # another process may not have synced the row yet, and a power loss would remove it
     return stored(store, row)

@@ -176,7 +176,7 @@ def _asked(store: Store, asking: Asking, doubt: Doubt, call: Call) -> Any:
         )
     if not isinstance(answer, Applied) and not (isinstance(answer, NotApplied) and doubt.quiet):
         said = f"{texts.shown(doubt.row)}:{_shrug(answer)}"
-        store.write(lambda tx: texts.say(tx, "probed", doubt.row, said))
+        store.write(lambda tx: transitions.journal_change(tx, "probed", doubt.row, said))
     return answer
 
 

@@ -302,7 +302,7 @@ class Effects(Resource):
         if moved is None:
             raise illegal(row, "superseded", "only a planned effect can be")
         said = f"{texts.shown(row)}{f': {reason}' if reason else ''}"
-        receipt = texts.say(tx, "superseded", row, said, state="superseded")
+        receipt = transitions.journal_change(tx, "superseded", row, said, state="superseded")
         return self._fresh(tx, row, receipt)
 
     def compensate(self, effect: str, how: Callable[..., Any] | Declared[Any]) -> Effect:

@@ -1,4 +1,4 @@
-"""Texts of effects: journal entries, lines for people, and the errors that stop a call."""
+"""Texts of effects: lines for people, and the errors that stop a call."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from standfast import hints, serial
 from standfast.clock import iso
-from standfast.core import journal, leases, repositories
-from standfast.core.receipts import Receipt
+from standfast.core import leases, repositories
 from standfast.db.contract import Row, Tx
 from standfast.errors import Conflict, EffectInDoubt, InProgress
 from standfast.ids import short
@@ -27,32 +26,6 @@ IN_GAP = "it may have been sent"
 """The first part of the error for an effect that may have been sent in a gap."""
 LOST = "; its session may be one that was lost"
 """The last part of that error if the session is newer than the restored copy."""
-
-
-def say(
-    tx: Tx,
-    event: str,
-    row: Row,
-    summary: str,
-    *,
-    state: str | None = None,
-    data: serial.Json = None,
-    source: str = "seen",
-) -> Receipt:
-    """Append to the journal, in the transaction of the change. `source` is "said" for reports of agents and persons."""
-    about = {"attempt": row["attempt"], "intent_hash": row.get("intent_hash"), **(data or {})}
-    return journal.append(
-        tx,
-        f"effect.{event}",
-        row["id"],
-        summary=summary,
-        scope=row["scope"],
-        label=repositories.labelled(row),
-        session_id=row["session_id"],
-        state=state or (event if event in ("planned", "dispatched") else row["state"]),
-        data=about,
-        source=source,
-    )
 
 
 def shown(row: Row) -> str:

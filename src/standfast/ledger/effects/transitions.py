@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from standfast import hints, serial
 from standfast.clock import SECOND_US, iso
-from standfast.core import leases
+from standfast.core import journal, leases, repositories
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -69,7 +69,7 @@ def dispatched(tx: Tx, row: Row, wanted: Request, *, resent: bool = False) -> Ro
     sent |= {"result_shape": wanted.shape, "session_id": owner["session_id"] or row["session_id"]}
     attempt = f", attempt {moved['attempt']}" if moved["attempt"] > 1 else ""
     again = f"{attempt}, sent again with the same key" if resent else attempt
-    return {**sent, "receipt": texts.say(tx, "dispatched", sent, f"{wanted.shown}{again}")}
+    return {**sent, "receipt": journal_change(tx, "dispatched", sent, f"{wanted.shown}{again}")}
 
 
 def reworded(tx: Tx, row: Row, wanted: Request) -> Row:
@@ -89,7 +89,7 @@ def reworded(tx: Tx, row: Row, wanted: Request) -> Row:
     if row["intent_hash"] == wanted.intent_hash:
         return {**row, "context": wanted.context}
     names = identity.differences(serial.read(row["intent"]), wanted.intent)
-    texts.say(tx, "reworded", row, f"{wanted.shown}: other {', '.join(names)}", data={"fields": names})
+    journal_change(tx, "reworded", row, f"{wanted.shown}: other {', '.join(names)}", data={"fields": names})
     return {**row, "intent": wanted.intent_text, "intent_hash": wanted.intent_hash, "context": wanted.context}
 
 
@@ -131,7 +131,7 @@ def fail(tx: Tx, row: Row, error: str, *, source: str = "seen") -> Receipt | Sta
     )
     if moved is None:
         return late(tx, row, "failed")
-    return texts.say(tx, "failed", row, f"{texts.shown(row)}: {error}", state="failed", source=source)
+    return journal_change(tx, "failed", row, f"{texts.shown(row)}: {error}", state="failed", source=source)
 
 
 def give_up(tx: Tx, row: Row, error: str) -> Receipt | None:
@@ -143,7 +143,9 @@ def give_up(tx: Tx, row: Row, error: str) -> Receipt | None:
         error=serial.clean(error, ERROR_MAX),
         now_us=tx.now_us(),
     )
-    return None if moved is None else texts.say(tx, "gave_up", row, f"{texts.shown(row)}: {error}", state="dispatched")
+    if moved is None:
+        return None
+    return journal_change(tx, "gave_up", row, f"{texts.shown(row)}: {error}", state="dispatched")
 
 
 def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
@@ -156,7 +158,7 @@ def resolve(tx: Tx, row: Row, result: str | None, evidence: str) -> Receipt:
         tx.one(SQL.acknowledge, result=result, artifact_id=None, external_ref=None, **about)
         state, said = "acknowledged", "applied"
     summary = f"{texts.shown(row)}: {said}, says {tx.caller.actor}: {evidence}"
-    receipt = texts.say(tx, "resolved", row, summary, state=state, source="said")
+    receipt = journal_change(tx, "resolved", row, summary, state=state, source="said")
     if result is not None and row["tool"].startswith(identity.COMPENSATE):
         _compensated(tx, row)
     deferred_answers.make_ready(tx, row["session_id"])
@@ -168,20 +170,20 @@ def correct(tx: Tx, row: Row, result: str, evidence: str) -> Receipt:
     about: Row = {"id": row["id"], "attempt": row["attempt"], "evidence": evidence, "now_us": tx.now_us()}
     tx.one(SQL.correct, result=result, **about)
     summary = f"{texts.shown(row)}: another result, says {tx.caller.actor}: {evidence}"
-    return texts.say(tx, "resolved", row, summary, state="acknowledged", data={"corrected": True}, source="said")
+    return journal_change(tx, "resolved", row, summary, state="acknowledged", data={"corrected": True}, source="said")
 
 
 def proceed(tx: Tx, row: Row, session_id: str, reason: str | None) -> Receipt:
     """Record that the session continues in spite of this doubt."""
     why = f": {reason}" if reason else ""
     row = {**row, "session_id": session_id}  # a fork that passes over its ancestor's effect does so only for itself
-    return texts.say(tx, "proceeded", row, f"{texts.shown(row)}: the session continues without knowing{why}")
+    return journal_change(tx, "proceeded", row, f"{texts.shown(row)}: the session continues without knowing{why}")
 
 
 def late(tx: Tx, row: Row, what: str) -> StandfastError:
     """The LeaseLost for a caller that ends an old attempt. The journal records it."""
     now = tx.one(SQL.by_id, id=row["id"])
-    texts.say(tx, "late", now, f"{texts.shown(now)}: attempt {row['attempt']} was {what} too late, discarded")
+    journal_change(tx, "late", now, f"{texts.shown(now)}: attempt {row['attempt']} was {what} too late, discarded")
     if now["attempt"] != row["attempt"]:
         since = f"attempt {now['attempt']} was begun at {iso(now['dispatched_us'] or now['updated_us'])}"
     else:
@@ -217,7 +219,7 @@ def acknowledged(
     if moved is None:
         return None
     summary = f"{texts.shown(row)}{f': {said}' if said else ''}"
-    receipt = texts.say(tx, "acknowledged", row, summary, state="acknowledged", source=source)
+    receipt = journal_change(tx, "acknowledged", row, summary, state="acknowledged", source=source)
     if moved["tool"].startswith(identity.COMPENSATE):
         _compensated(tx, row)
     return receipt
@@ -228,10 +230,36 @@ def _compensated(tx: Tx, compensation: Row) -> None:
     done = serial.read(tx.one(SQL.by_id, id=compensation["id"])["intent"])["effect"]
     if tx.maybe(SQL.compensate, id=done, successor_id=compensation["id"], now_us=tx.now_us()) is not None:
         row = tx.one(SQL.by_id, id=done)
-        texts.say(
+        journal_change(
             tx,
             "compensated",
             row,
             f"{texts.shown(row)}, compensated by {short(compensation['id'])}",
             state="compensated",
         )
+
+
+def journal_change(
+    tx: Tx,
+    event: str,
+    row: Row,
+    summary: str,
+    *,
+    state: str | None = None,
+    data: serial.Json = None,
+    source: str = "seen",
+) -> Receipt:
+    """Append to the journal, in the transaction of the change. `source` is "said" for reports of agents and persons."""
+    about = {"attempt": row["attempt"], "intent_hash": row.get("intent_hash"), **(data or {})}
+    return journal.append(
+        tx,
+        f"effect.{event}",
+        row["id"],
+        summary=summary,
+        scope=row["scope"],
+        label=repositories.labelled(row),
+        session_id=row["session_id"],
+        state=state or (event if event in ("planned", "dispatched") else row["state"]),
+        data=about,
+        source=source,
+    )

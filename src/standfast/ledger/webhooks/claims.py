@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from standfast import crash, hints, serial
 from standfast.clock import DAY_US, HOUR_US, SECOND_US, format_duration, iso
-from standfast.core import gap, journal, leases
+from standfast.core import gap, leases
 from standfast.core.claims import FREE, Claims, found
-from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import IllegalTransition, InProgress, InvalidInput, StandfastError
 from standfast.ids import like_suffix, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
+from standfast.ledger.webhooks.changes import journal_change
 from standfast.ledger.webhooks.models import ERROR_MAX, WebhookEvent, event_of, named
 
 SQL = load(__name__)
@@ -224,8 +224,9 @@ def _taken(tx: Tx, row: Row, for_us: int | None) -> WebhookEvent:
     taken = row | written | {"fence": row["fence"] + 1, "attempts": row["attempts"] + 1}
     data: dict[str, serial.Json] = {"fence": taken["fence"], "attempt": taken["attempts"], "by": term["holder"]}
     if row["holder"] is None:
-        return event_of(tx, taken, _told(tx, taken, "webhook.claimed", None, data))
-    return event_of(tx, taken, _told(tx, taken, "webhook.taken_over", None, data | {"from": row["holder"]}))
+        return event_of(tx, taken, journal_change(tx, taken, "webhook.claimed", data=data))
+    data["from"] = row["holder"]
+    return event_of(tx, taken, journal_change(tx, taken, "webhook.taken_over", data=data))
 
 
 def _give_up(tx: Tx, row: Row, reason: str) -> Changed:
@@ -244,13 +245,7 @@ def _changed(
     grow = int(row["holder"] is not None and not leases.may_act_for(tx, row))
     made = row | columns | FREE | {"actor": tx.caller.actor, "fence": row["fence"] + grow}
     tx.defer(SQL.change, found, was=row["fence"], **{name: made[name] for name in _CHANGED})
-    return event_of(tx, made, _told(tx, made, type, summary, data))
+    return event_of(tx, made, journal_change(tx, made, type, summary=summary, data=data))
 
 
 _CHANGED = ("id", "fence", "state", "result", "error", "attempts", "ready_us", "actor", "ended_us")
-
-
-def _told(tx: Tx, row: Row, type: str, summary: str | None, data: serial.Json) -> Receipt:
-    said = serial.clean(f"{row['source']} {row['event_id']}", 100)
-    said = f"{said}: {summary}" if summary else said
-    return journal.append(tx, type, row["id"], scope=row["scope"], state=row["state"], summary=said, data=data)

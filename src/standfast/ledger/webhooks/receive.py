@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from standfast import crash, serial
 from standfast.clock import iso
-from standfast.core import journal, keys
+from standfast.core import keys
 from standfast.core.checks import NAME_MAX
-from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, KeyConflict, StandfastError
 from standfast.ids import new_id
+from standfast.ledger.webhooks.changes import journal_change
 from standfast.ledger.webhooks.models import ATTEMPTS_DEFAULT, WebhookEvent, checked_attempts, event_of, named
 
 SQL = load(__name__)
@@ -79,7 +79,7 @@ def receive(tx: Tx, scope: str, got: Delivery) -> WebhookEvent | StandfastError:
         **tx.caller.labelled(),
     )
     if row is not None:
-        return event_of(tx, row, _told(tx, row, "webhook.received", {"hash": got.hash}), fresh=True)
+        return event_of(tx, row, journal_change(tx, row, "webhook.received", data={"hash": got.hash}), fresh=True)
     found = tx.one(SQL.by_event_for_update, **place)
     differing = _differing(found, got)
     if differing:
@@ -87,7 +87,7 @@ def receive(tx: Tx, scope: str, got: Delivery) -> WebhookEvent | StandfastError:
     counted = found | {"deliveries": found["deliveries"] + 1}
     tx.run(SQL.count, id=found["id"])
     data = {"deliveries": counted["deliveries"]} | ({"hash": got.hash} if got.hash != found["hash"] else {})
-    return event_of(tx, counted, _told(tx, counted, "webhook.redelivered", data))
+    return event_of(tx, counted, journal_change(tx, counted, "webhook.redelivered", data=data))
 
 
 def _differing(found: Row, got: Delivery) -> list[str]:
@@ -110,7 +110,8 @@ def _text(payload: dict[str, serial.Json], name: str) -> str | None:
 def _refused(tx: Tx, found: Row, got: Delivery, differing: list[str]) -> KeyConflict:
     shown = ", ".join(serial.clean(name, 40) for name in differing[:SHOWN_MAX])
     more = f" and {len(differing) - SHOWN_MAX} more" if len(differing) > SHOWN_MAX else ""
-    _told(tx, found, "webhook.refused", {"hash": got.hash}, f"another payload under a known id: {shown}{more} differ")
+    said = f"another payload under a known id: {shown}{more} differ"
+    journal_change(tx, found, "webhook.refused", summary=said, data={"hash": got.hash})
     hint = "if it is another event, give it an id of its own"
     if set(differing).isdisjoint({"kind", "the payload"}) and not more:
         flags = " ".join(f"--ignore {name}" for name in differing)
@@ -118,10 +119,3 @@ def _refused(tx: Tx, found: Row, got: Delivery, differing: list[str]) -> KeyConf
     return KeyConflict(
         f"{named(found)} was received at {iso(found['received_us'])} with another payload: {shown}{more} differ", hint
     )
-
-
-def _told(tx: Tx, row: Row, type: str, data: serial.Json, summary: str | None = None) -> Receipt:
-    kind = f" {row['kind']}" if row["kind"] else ""
-    said = f"{row['source']}{kind} {row['event_id']}"
-    said = f"{serial.clean(said, 100)}: {summary}" if summary else said
-    return journal.append(tx, type, row["id"], scope=row["scope"], state=row["state"], summary=said, data=data)

@@ -86,7 +86,7 @@ def add(tx: Tx, wanted: Wanted) -> Loop:
         )
     if made is not None:
         said = schedule.said(made["kind"], made["schedule"], made["zone"])
-        return loop(made, _journal(tx, made, "loop.added", f"{made['name']}: {said}"), change="new")
+        return loop(made, _journal_change(tx, made, "loop.added", f"{made['name']}: {said}"), change="new")
     found = tx.maybe(SQL.by_name, scope=scope, name=wanted.name)
     if found is not None:
         repositories.refuse(tx, found, f"loop {wanted.name!r}")
@@ -124,7 +124,7 @@ def _changed(tx: Tx, old: Row, wanted: Wanted, anchor_us: int, next_slot_us: int
         **wanted.written_by(),
     )
     data = {name: [_harmless(name, old[name]), _harmless(name, columns[name])] for name in differing}
-    receipt = _journal(tx, row, "loop.changed", f"{row['name']}: {', '.join(differing)}", data)
+    receipt = _journal_change(tx, row, "loop.changed", f"{row['name']}: {', '.join(differing)}", data)
     removed.keep(tx, "loop", old, row)
     return loop(row, receipt, change="changed")
 
@@ -147,7 +147,7 @@ def pause(tx: Tx, row: Row, reason: str) -> Loop:
         return loop(row)
     stopped = _set(tx, row, "paused", reason, row["failures"], row["next_slot_us"])
     cancel_queued(tx, row, f"the loop was paused: {reason}")
-    receipt = _journal(tx, stopped, "loop.paused", f"{row['name']}: {reason}")
+    receipt = _journal_change(tx, stopped, "loop.paused", f"{row['name']}: {reason}")
     removed.keep(tx, "loop", row, stopped)
     return loop(stopped, receipt)
 
@@ -173,7 +173,7 @@ def resume(tx: Tx, row: Row) -> Loop:
     if (row["state"], row["failures"], row["next_slot_us"]) == ("active", 0, next_slot_us):
         return loop(row)
     going = _set(tx, row, "active", None, 0, next_slot_us)
-    receipt = _journal(tx, going, "loop.resumed", row["name"])
+    receipt = _journal_change(tx, going, "loop.resumed", row["name"])
     removed.keep(tx, "loop", row, going)
     return loop(going, receipt)
 
@@ -187,7 +187,7 @@ def remove(tx: Tx, row: Row) -> Loop:
     row = tx.one(SQL.by_id, id=row["id"])
     gone = _set(tx, row, "removed", f"removed by {tx.caller.actor}", row["failures"], None)
     cancel_queued(tx, row, "the loop was removed")
-    receipt = _journal(tx, gone, "loop.removed", row["name"])
+    receipt = _journal_change(tx, gone, "loop.removed", row["name"])
     removed.keep(tx, "loop", row, gone)
     return loop(gone, receipt)
 
@@ -261,7 +261,7 @@ def _set(tx: Tx, row: Row, state: str, reason: str | None, failures: int, next_s
     )
 
 
-def _journal(tx: Tx, row: Row, type: str, summary: str, data: serial.Json = None) -> Receipt:
+def _journal_change(tx: Tx, row: Row, type: str, summary: str, data: serial.Json = None) -> Receipt:
     return journal.append(
         tx,
         type,

@@ -15,6 +15,7 @@ handle becomes a dead letter with the reason, and a full box refuses a mail befo
 
     addresses.py   the box of an address
     send.py        sending: once per key, within the bound of the box
+    changes.py     the journal entry of each change
     claims.py      delivery: leased, read, done, returned, dead
     queries.py     pages, conversations, receipts
     readers.py     whether a live reader has the box

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from standfast import crash, hints, serial
 from standfast.clock import MINUTE_US, iso
-from standfast.core import journal, leases
+from standfast.core import leases
 from standfast.core.checks import REASON_MAX
 from standfast.core.claims import FREE, Claims, found
 from standfast.core.receipts import Receipt
@@ -21,6 +21,7 @@ from standfast.errors import IllegalTransition, InProgress
 from standfast.ids import short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
+from standfast.record.mail import changes
 from standfast.record.mail.addresses import Place
 from standfast.record.mail.models import Mail, Swept, expired, mail
 
@@ -138,7 +139,7 @@ def _take(tx: Tx, row: Row, for_us: int | None) -> tuple[Row, Receipt]:
     tx.defer(SQL.begin_attempt, found, id=row["id"], n=n, fence=fence, **begun)
     taken = row | written | {"state": "leased", "fence": fence, "attempts": n, "kept": 1}
     data: dict[str, serial.Json] = {"fence": fence, "attempt": n, "by": term["holder"]}
-    return taken, journal_change(tx, taken, "mail.leased", data=data)
+    return taken, changes.journal_change(tx, taken, "mail.leased", data=data)
 
 
 def _refuse_ended(tx: Tx, row: Row) -> None:
@@ -210,7 +211,7 @@ def back(
     free = _free(tx, row | {"attempts_max": attempts_max}, words, ready_us=ready_us)
     data: dict[str, serial.Json] = {"attempt": row["attempts"], "ready_us": free["ready_us"]}
     data |= {"attempts_max": attempts_max} if one_more else {}
-    return mail(tx, free, journal_change(tx, free, f"mail.{outcome}", summary=words, data=data)), None
+    return mail(tx, free, changes.journal_change(tx, free, f"mail.{outcome}", summary=words, data=data)), None
 
 
 def refuse(tx: Tx, which: Which, reason: str) -> tuple[Mail, DeadLetter | None]:
@@ -236,7 +237,9 @@ def _lost_attempt(tx: Tx, row: Row) -> Row:
     reason = _how_lost(tx, row)
     end_attempt(tx, row, "lost", reason)
     free = _free(tx, row, reason, ready_us=None)
-    journal_change(tx, free, "mail.lost", summary=reason, data={"attempt": row["attempts"], "from": row["holder"]})
+    changes.journal_change(
+        tx, free, "mail.lost", summary=reason, data={"attempt": row["attempts"], "from": row["holder"]}
+    )
     return free
 
 
@@ -286,7 +289,7 @@ def revive(tx: Tx, row: Row, *, attempts: int, expires_us: int | None, note: str
     was = row["state"]
     row = row | given | {"state": "sent", "ready_us": 0, "fence": row["fence"] + 1, "ended_us": None}
     data: dict[str, serial.Json] = {"was": was, "attempts_max": row["attempts_max"]}
-    return mail(tx, row, journal_change(tx, row, "mail.retried", summary=note, data=data))
+    return mail(tx, row, changes.journal_change(tx, row, "mail.retried", summary=note, data=data))
 
 
 # -- private functions -------------------------------------------------------------------------------
@@ -320,7 +323,7 @@ def _finished(tx: Tx, row: Row, state: str, reason: str | None, type: str, *, gr
     tx.defer(SQL.finish, found, id=row["id"], fence=row["fence"], grow=grow, now_us=tx.now_us(), **given)
     row = row | FREE | given | {"ended_us": tx.now_us(), "fence": row["fence"] + grow, "kept": 0}
     data: dict[str, serial.Json] = {"fence": row["fence"], "attempt": row["attempts"]}
-    return mail(tx, row, journal_change(tx, row, type, summary=words, data=data))
+    return mail(tx, row, changes.journal_change(tx, row, type, summary=words, data=data))
 
 
 def _done_before(tx: Tx, row: Row, which: Which) -> Mail:
@@ -341,19 +344,3 @@ def _how_lost(tx: Tx, row: Row) -> str:
 
 def _times(row: Row) -> str:
     return f"{row['attempts']} attempt{'s' * (row['attempts'] != 1)}"
-
-
-def journal_change(tx: Tx, row: Row, type: str, *, summary: str | None = None, data: serial.Json = None) -> Receipt:
-    """Journal a change with the sender, the box and the subject, never the body."""
-    envelope = f"{row['sender']} → {row['box']}" + (f": {row['subject']}" if row["subject"] else "")
-    words = f"{serial.clean(envelope, 100)}: {summary}" if summary else envelope
-    return journal.append(
-        tx,
-        type,
-        row["id"],
-        summary=words,
-        data=data,
-        session_id=row["session_id"],
-        state=row["state"],
-        scope=row["scope"],
-    )

@@ -18,7 +18,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, KeyConflict
 from standfast.ids import new_id, short
-from standfast.record.mail import addresses, claims
+from standfast.record.mail import addresses, changes, claims
 from standfast.record.mail.addresses import Place
 from standfast.record.mail.claims import Which
 from standfast.record.mail.models import (
@@ -95,7 +95,7 @@ def send(tx: Tx, given: Draft) -> Mail | Conflict:
     data: dict[str, serial.Json] = {"box": row["box"], "from": row["sender"], "hash": row["hash"]}
     if row["reply_to_id"]:
         data["reply_to"] = row["reply_to_id"]
-    return mail(tx, row, claims.journal_change(tx, row, "mail.sent", data=data))
+    return mail(tx, row, changes.journal_change(tx, row, "mail.sent", data=data))
 
 
 def set_bound(tx: Tx, place: Place, bound: int | None) -> Receipt:

@@ -60,7 +60,7 @@ def put(
             made = _write(tx, row | {"checked": found["json_schema"]}, version)
     if made is None:
         raise _moved_on(tx, place, key, version)
-    return _journal(tx, entry(made), "state.set", place)
+    return _journal_change(tx, entry(made), "state.set", place)
 
 
 def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Entry:
@@ -69,7 +69,7 @@ def remove(tx: Tx, place: Place, key: str, *, version: int | None = None) -> Ent
     gone = tx.maybe(SQL.delete, **asked, **place.named(key))
     if gone is None:
         raise _moved_on(tx, place, key, version)
-    return _journal(tx, entry(gone), "state.deleted", place)
+    return _journal_change(tx, entry(gone), "state.deleted", place)
 
 
 def look(tx: Tx, place: Place, key: str) -> Entry | None:
@@ -185,21 +185,21 @@ def _over(tx: Tx, row: Row, version: int | None) -> bool:
     return row["version"] == version if live(tx, row) else version == 0
 
 
-def _journal(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
+def _journal_change(tx: Tx, made: Entry, type: str, place: Place) -> Entry:
     receipt = journal.append(
         tx,
         type,
         place.subject(made.key),
         session_id=place.session_id,
         summary=f"{made.key} version {made.version}",
-        data=_journalled(made),
+        data=_journal_data(made),
         scope=place.keyspace.scope,
         label=place.label,
     )
     return made.replace(receipt=receipt)
 
 
-def _journalled(made: Entry) -> dict[str, serial.Json]:
+def _journal_data(made: Entry) -> dict[str, serial.Json]:
     """The data of the journal entry. It has only a salted hash of a value that expires: the journal stays forever."""
     said: dict[str, serial.Json] = {"version": made.version, "expires_us": made.expires_us}
     if not made.expires_us:

@@ -129,14 +129,14 @@ def _counted(tx: Tx, seen: Report, parent: Row | None, session_id: str | None, i
     row = tx.maybe(SQL.add, parent_id=parent["id"] if parent is not None else None, **wanted)
     if row is None:
         row = tx.one(SQL.count_cooling, **wanted)
-        return task(tx, row, _journal(tx, row, "task.seen", cooling=True), sighting="cooling")
+        return task(tx, row, _journal_change(tx, row, "task.seen", cooling=True), sighting="cooling")
     if row["id"] != wanted["id"]:
-        return task(tx, row, _journal(tx, row, "task.seen"), sighting="again")
-    opened = _journal(tx, row, "task.opened", episode=row["episode"])
+        return task(tx, row, _journal_change(tx, row, "task.seen"), sighting="again")
+    opened = _journal_change(tx, row, "task.opened", episode=row["episode"])
     return task(tx, row, opened, sighting="new" if row["episode"] == 1 else "returned")
 
 
-def _journal(tx: Tx, row: Row, type: str, **more: serial.Json) -> Receipt:
+def _journal_change(tx: Tx, row: Row, type: str, **more: serial.Json) -> Receipt:
     # The event is `seen`: standfast recorded that the report was made. Whether the report is true is not known.
     return changes.journal_change(tx, row, type, data={"occurrences": row["occurrences"], **more})
 
