@@ -20,11 +20,11 @@ import standfast.ledger.webhooks.resource
 import standfast.record.events.resource
 import standfast.record.items
 import standfast.record.loops.resource
+import standfast.record.loops.runs
 import standfast.record.mail.claims
 import standfast.record.mail.models
 import standfast.record.mail.resource
 import standfast.record.node_methods
-import standfast.record.runs
 import standfast.record.sessions.models
 import standfast.record.state.resource
 import standfast.record.tasks.changes
@@ -67,7 +67,7 @@ from standfast.ledger.effects.declared import Declared
 from standfast.ledger.effects.models import Effect, Many, Verdict
 from standfast.ledger.effects.types import AnyDeclared, Idempotent, NamedOptions
 from standfast.ledger.gate_patterns import Gate
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 from standfast.ledger.webhooks.models import Handled, WebhookEvent
 from standfast.ledger.webhooks.resource import Do
 from standfast.record.agents import Agent, AgentList
@@ -1601,7 +1601,7 @@ class AsyncLoops:
 
 @type_check_only
 class AsyncRuns:
-    async def abandon_dead(self, *, limit: int = ...) -> standfast.record.runs.RunList:
+    async def abandon_dead(self, *, limit: int = ...) -> standfast.record.loops.runs.RunList:
         """End running runs whose worker has exited or whose lease has expired: abandoned, or queued again."""
     async def adopt(self, run_id: str, attempt: int) -> Run:
         """Take over an attempt from a worker that has exited. Its child continues, and the attempt stays the same."""
@@ -1627,7 +1627,7 @@ class AsyncRuns:
         """Record the outcome of this attempt. A failed run with retries left is queued again in its slot."""
     async def get(self, run_id: str) -> Run:
         """Get a run by its id or the end of its id. Raises NotFound."""
-    async def left(self, *, limit: int = ...) -> standfast.record.runs.RunList:
+    async def left(self, *, limit: int = ...) -> standfast.record.loops.runs.RunList:
         """Running runs whose worker has exited or whose lease has expired. The next worker finds out their outcome."""
     async def list(
         self,
@@ -1639,15 +1639,15 @@ class AsyncRuns:
         everywhere: bool = ...,
         limit: int = ...,
         after: str | None = ...,
-    ) -> standfast.record.runs.RunList:
+    ) -> standfast.record.loops.runs.RunList:
         """List the runs of a loop, of this scope, or of the whole store, the newest slot first."""
-    async def mine(self, *, limit: int = ...) -> standfast.record.runs.RunList:
+    async def mine(self, *, limit: int = ...) -> standfast.record.loops.runs.RunList:
         """Running runs that this process holds."""
     async def requeue(self, run_id: str, attempt: int, *, reason: str) -> Run:
         """Queue a claimed run again in its slot: its worker has exited and had not started the command."""
     async def started(self, run_id: str, attempt: int, *, pid: int, process: str) -> Run:
         """Record the child process; `process` identifies it. Raises LeaseLost if another worker has the run."""
-    async def to_cancel(self, *, limit: int = ...) -> standfast.record.runs.RunList:
+    async def to_cancel(self, *, limit: int = ...) -> standfast.record.loops.runs.RunList:
         """Runs of this process that were cancelled: kill the child, then `finish(cancelled=True)`."""
 
 @type_check_only

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from standfast.record.items import Items
     from standfast.record.knowledge import KnowledgeStore
     from standfast.record.loops import Loops
+    from standfast.record.loops.runs import Runs
     from standfast.record.mail import Mails
     from standfast.record.open_session import Session
-    from standfast.record.runs import Runs
     from standfast.record.sessions import Sessions
     from standfast.record.state import State
     from standfast.record.tasks import Tasks
@@ -187,7 +187,7 @@ def _went_back(store: Store) -> bool:
         return False
     before = store.memory.in_place_of()
     if before:
-        from standfast.admin.gap_changes import took_place
+        from standfast.admin.restore_gap import took_place
 
         return took_place(store, before)
     seq, hash = store.memory.noted()
@@ -197,7 +197,7 @@ def _went_back(store: Store) -> bool:
 
     if store.read(lambda tx: remembered(tx, seq, hash)):
         return False
-    from standfast.admin.gap_changes import gone_back
+    from standfast.admin.restore_gap import gone_back
 
     return gone_back(store)
 
@@ -287,7 +287,7 @@ class Resources:
     usage: LazyResource[Usage] = LazyResource("standfast.views.usage:Usage")
     mail: LazyResource[Mails] = LazyResource("standfast.record.mail:Mails")
     loops: LazyResource[Loops] = LazyResource("standfast.record.loops:Loops")
-    runs: LazyResource[Runs] = LazyResource("standfast.record.runs:Runs")
+    runs: LazyResource[Runs] = LazyResource("standfast.record.loops.runs:Runs")
     recovery: LazyResource[Recovery] = LazyResource("standfast.views.recovery:Recovery")
     search_index: LazyResource[SearchIndex] = LazyResource("standfast.checkpoint.search_index:SearchIndex")
     artifacts: LazyResource[Artifacts] = LazyResource("standfast.core.artifacts:Artifacts")

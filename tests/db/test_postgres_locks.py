@@ -25,7 +25,7 @@ import standfast
 from standfast.clock import ManualClock
 from standfast.config.scope import Label
 from standfast.core import repositories
-from standfast.db.postgres import copying, migrate
+from standfast.db.postgres import copies, migrate
 from standfast.db.postgres.migrate import LOCK_KEY
 from standfast.db.sql import statement
 from standfast.interchange.hooks.payloads import Heard
@@ -452,7 +452,7 @@ def test_a_move_waits_for_the_process_that_makes_the_tables(shared: Handle, shar
     """003-18: no migration and no load of the same database overlaps it."""
 
     def move() -> None:
-        with copying.locked(shared_url):
+        with copies.locked(shared_url):
             pass
 
     with psycopg.connect(shared_url) as holder, psycopg.connect(shared_url, autocommit=True) as admin:

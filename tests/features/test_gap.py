@@ -11,8 +11,8 @@ import pytest
 
 import standfast
 from standfast import Applied, EffectInDoubt, NotApplied
-from standfast.admin import gap_changes
-from standfast.admin.gap_changes import Epochs
+from standfast.admin import restore_gap
+from standfast.admin.restore_gap import Epochs
 from standfast.clock import HOUR_US
 from standfast.core.gap import Gap
 from standfast.db.sql import statement
@@ -51,12 +51,12 @@ def reopen(engine_url: str, tmp_path: Path) -> Reopen:
 def put_back(sf: standfast.Standfast, *, carried: bool = False, seen: int = 5000, ago_us: int = HOUR_US) -> Gap:
     """Open a gap as a restore does. The handle still has the old epoch."""
     store, engine = sf._store, sf.engine
-    salt = gap_changes.salt()
+    salt = restore_gap.salt()
 
     def body(tx: Any) -> Gap:
-        gap = gap_changes.of_store(tx, "cpy_1", seen)._replace(from_us=tx.now_us() - ago_us, carried=carried)
-        assert gap_changes.open_gap(tx, gap, Epochs(engine.epoch, engine.epoch + 1), salt)
-        assert not gap_changes.open_gap(tx, gap, Epochs(engine.epoch, engine.epoch + 1), salt)
+        gap = restore_gap.of_store(tx, "cpy_1", seen)._replace(from_us=tx.now_us() - ago_us, carried=carried)
+        assert restore_gap.open_gap(tx, gap, Epochs(engine.epoch, engine.epoch + 1), salt)
+        assert not restore_gap.open_gap(tx, gap, Epochs(engine.epoch, engine.epoch + 1), salt)
         return gap
 
     gap = store.write(body)
@@ -80,16 +80,16 @@ def test_an_effect_that_the_store_does_not_know_is_in_doubt(
             with pytest.raises(EffectInDoubt):
                 s.effect("other", {}, do=outside.send("other"))
         assert outside.got == ["one"]
-        found = gap_changes.look(again._store)
+        found = restore_gap.look(again._store)
         assert [effect.tool for effect in found.effects] == ["charge"]
         again.effects.resolve(found.effects[0].id, "applied", result="two", evidence="seen there")
         with again.session("pay") as s:
             assert s.effect("charge", {"n": 2}, do=outside.send("two")) == "two"
-        gap_changes.nothing_was_sent(again._store)
+        restore_gap.nothing_was_sent(again._store)
         with again.session("pay") as s:
             assert s.effect("charge", {"n": 3}, do=outside.send("three")) == "three"
         with pytest.raises(standfast.Conflict, match="no gap is open"):
-            gap_changes.nothing_was_sent(again._store)
+            restore_gap.nothing_was_sent(again._store)
     assert outside.got == ["one", "three"]
 
 
@@ -113,7 +113,7 @@ def test_closing_the_gap_settles_effects_that_are_in_doubt_only_because_of_it(
     with reopen() as again:
         with again.session("pay") as s, pytest.raises(EffectInDoubt):
             s.effect("charge", {}, do=outside.send("one"))
-        gap_changes.nothing_was_sent(again._store)
+        restore_gap.nothing_was_sent(again._store)
         assert again.effects.in_doubt() == []
         with again.session("pay") as s:
             assert s.effect("charge", {}, do=outside.send("one")) == "one"
@@ -207,7 +207,7 @@ def test_credits_and_webhooks_wait_unless_the_ledger_was_carried_over(sf: standf
         put_back(again, carried=True)
     with reopen() as open_still:
         assert open_still.webhooks.claim() is None  # the ledger was not carried over the first gap
-        gap_changes.nothing_was_sent(open_still._store)
+        restore_gap.nothing_was_sent(open_still._store)
         put_back(open_still, carried=True)
     with reopen() as last:
         assert last.webhooks.claim() is not None

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import standfast
-from standfast.admin import doctor, gap_changes
+from standfast.admin import doctor, restore_gap
 from standfast.cli.status import status
 from standfast.ids import new_id
 from standfast_prove.faults import mounts
@@ -156,7 +156,7 @@ def test_another_store_in_the_place_of_one_opens_its_gap(
         assert "standfast restore finish" in caplog.text
         with sf.session("pay") as s, pytest.raises(standfast.EffectInDoubt):
             s.effect("charge", {"n": 1}, do=lambda call: got.append(1))
-        gap_changes.nothing_was_sent(sf._store)
+        restore_gap.nothing_was_sent(sf._store)
         epoch = sf.engine.epoch
     with opened() as sf, sf.session("pay later") as s:
         s.effect("charge", {"n": 2}, do=lambda call: got.append(2))

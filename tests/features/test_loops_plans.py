@@ -14,8 +14,7 @@ from standfast import config, handle
 from standfast.core import leases
 from standfast.db.contract import Row
 from standfast.db.sql import Statement, statement
-from standfast.record import runs
-from standfast.record.loops import edit, fire
+from standfast.record.loops import edit, fire, runs
 from standfast.views import recovery, timeline
 from tests.features.test_tasks_plans import pg_module_database  # noqa: F401  # a fixture
 

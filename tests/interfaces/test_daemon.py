@@ -15,7 +15,7 @@ from standfast import errors, when
 from standfast.clock import HOUR_US, MINUTE_US, SECOND_US, SYSTEM, ManualClock
 from standfast.daemon.supervisor import BACKOFF_MAX_US, Supervisor
 from standfast.daemon.tick import Daemon
-from standfast.record.runs import Run
+from standfast.record.loops.runs import Run
 from standfast_prove.faults.daemons import Later, daemon, noted, noting, opened, until
 
 AT_US = (SYSTEM.now_us() // SECOND_US) * SECOND_US + 30 * MINUTE_US

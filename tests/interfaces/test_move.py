@@ -17,15 +17,15 @@ import standfast
 from standfast import config, files, hints
 from standfast.admin import move as admin_move
 from standfast.admin.copies import automatic
-from standfast.admin.copies.here import look, promote
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import read
 from standfast.admin.copies.restore import restore
+from standfast.admin.copies.restore_here import look, promote
 from standfast.admin.move import SQL, _compare, _mover, carried
 from standfast.config.target import Target
-from standfast.db.moved import Moved
-from standfast.db.postgres import copying as server
-from standfast.db.sqlite import moving
+from standfast.db.move_mark import Moved
+from standfast.db.postgres import copies as server
+from standfast.db.sqlite import move as local
 from standfast.db.tables import Sum, line
 from standfast.interchange import plain_files
 from tests import remembering
@@ -71,7 +71,7 @@ def move(shell: Run, source: str, target: str, **variables: str) -> Any:
 def hashes(url: str) -> dict[str, tuple[int, str]]:
     """The number of rows and the hash of every table."""
     found = {}
-    with server.snapshot(url) if "://" in url else moving.snapshot(url) as source:
+    with server.snapshot(url) if "://" in url else local.snapshot(url) as source:
         for table in source.tables:
             own = Sum()
             for row in carried(source, table):
@@ -313,7 +313,7 @@ def elsewhere(url: str, host: str) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("UPDATE standfast.meta SET value = %s WHERE key = 'moved'", (mark.dumps(),))
     else:
-        moving.copying.put_meta(url, {"moved": mark.dumps()})
+        local.copies.put_meta(url, {"moved": mark.dumps()})
 
 
 @pytest.mark.parametrize("point", ["move.after_mark", "move.after_commit"])

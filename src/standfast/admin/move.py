@@ -23,7 +23,7 @@ from itertools import zip_longest
 from typing import Any
 
 from standfast import crash
-from standfast.admin.copies.here import look, open_engine
+from standfast.admin.copies.restore_here import look, open_engine
 from standfast.admin.plans import plan_hash
 from standfast.clock import SYSTEM
 from standfast.config import Settings, parse_db_target
@@ -33,9 +33,9 @@ from standfast.config.target import Target, state_dir
 from standfast.core import artifact_files, leases
 from standfast.core.leases import parse_process, this_process
 from standfast.core.progress import Progress
-from standfast.db import moved
+from standfast.db import move_mark
 from standfast.db.contract import Caller, Engine, Tx
-from standfast.db.moved import Moved
+from standfast.db.move_mark import Moved
 from standfast.db.sql import load
 from standfast.db.sqlite.location import make_private
 from standfast.db.sqlite.move_aside import left
@@ -76,8 +76,8 @@ def plan(settings: Settings, target: Target) -> Plan:
         raise NotFound(f"there is no store at {settings.target.shown}", "standfast db")
     if "copy_of" in there.meta:
         raise Conflict(f"{settings.target.shown} is a read-only copy", "standfast restore promote")
-    if moved.KEY in there.meta:
-        resolve(settings, there.meta[moved.KEY], target)
+    if move_mark.KEY in there.meta:
+        resolve(settings, there.meta[move_mark.KEY], target)
     if target.location == settings.target.location:
         raise InvalidInput(f"the store is at {target.shown} already", "standfast db")
     stamp = str(SYSTEM.now_us())
@@ -138,12 +138,12 @@ def _mover(target: Target) -> AbstractContextManager[Callable[[], None]]:
     Call the yielded function right before the target is committed. It raises StorageError if the lock was lost.
     """
     if target.engine == "postgres":
-        from standfast.db.postgres import moving as server
+        from standfast.db.postgres import move as server
 
         return server.mover(target.location)
-    from standfast.db.sqlite import moving
+    from standfast.db.sqlite import move as local
 
-    return moving.mover(target.location)
+    return local.mover(target.location)
 
 
 def _change(settings: Settings, body: Callable[[Tx], None]) -> None:
@@ -193,16 +193,17 @@ def complete(target: Target, store_id: str, token: str) -> bool:
     When it returns False, no process can complete the move any more.
     """
     if target.engine == "postgres":
-        from standfast.db.postgres import moving as server
+        from standfast.db.postgres import move as server
 
         meta = server.meta(target.location)
     else:
-        from standfast.db.sqlite import moving
+        from standfast.db.sqlite import move as local
 
-        moving.forget(target.location)
+        local.forget(target.location)
         found = look(target)
         meta = found.meta if found is not None else {}
-    return token in meta.get(moved.TOKEN, "").split(",") or (meta.get("store_id") == store_id and moved.KEY not in meta)
+    has_token = token in meta.get(move_mark.TOKEN, "").split(",")
+    return has_token or (meta.get("store_id") == store_id and move_mark.KEY not in meta)
 
 
 def resolve(settings: Settings, text: str, known: Target | None = None) -> None:
@@ -211,16 +212,16 @@ def resolve(settings: Settings, text: str, known: Target | None = None) -> None:
     Raises StorageError if the store moved, if a live process moves it, or if the target cannot be asked. `known` is a
     place that may be the target.
     """
-    mark = moved.loads(text)
+    mark = move_mark.loads(text)
     if mark.state == "moved":
-        raise moved.moved_away(text)
+        raise move_mark.moved_away(text)
     try:
         with _mover(settings.target):
             done = _settle(settings, _target_of(mark, known), mark)
     except Busy as error:
-        raise (moved.moved_away(text) if error.code == "store_moving" else error) from None
+        raise (move_mark.moved_away(text) if error.code == "store_moving" else error) from None
     if done:
-        raise moved.moved_away(mark._replace(state="moved").dumps())
+        raise move_mark.moved_away(mark._replace(state="moved").dumps())
 
 
 def _target_of(mark: Moved, known: Target | None) -> Target:
@@ -274,14 +275,14 @@ def _forget(token: str) -> None:
 def _reading(target: Target) -> Iterator[Any]:
     """One snapshot of a store: `meta`, `tables`, `rows(table)`, `count(table)`, `artifacts`."""
     if target.engine == "postgres":
-        from standfast.db.postgres import copying as server
+        from standfast.db.postgres import copies as server
 
         with server.snapshot(target.location) as found:
             yield found
     else:
-        from standfast.db.sqlite import moving
+        from standfast.db.sqlite import move as local
 
-        with moving.snapshot(target.location) as file:
+        with local.snapshot(target.location) as file:
             yield file
 
 
@@ -290,13 +291,13 @@ def _load(
 ) -> None:
     """Copy every row and artifact to the target, compare them, and make them visible in one step."""
     bounds = ",".join(part for part in (source.meta.get("settled_seq", ""), str(what.seq)) if part and part != "0")
-    tokens = [*filter(None, source.meta.get(moved.TOKEN, "").split(",")), token]
-    meta = {moved.TOKEN: ",".join(tokens), "settled_seq": bounds}
+    tokens = [*filter(None, source.meta.get(move_mark.TOKEN, "").split(",")), token]
+    meta = {move_mark.TOKEN: ",".join(tokens), "settled_seq": bounds}
     loaded = _counted("moving rows", what.rows, progress)
     rows = ((table, loaded(carried(source, table))) for table in source.tables)
     schema = int(source.meta.get("schema_version") or source.schema)
     if target.engine == "postgres":
-        from standfast.db.postgres import moving as server
+        from standfast.db.postgres import move as server
 
         with server.loading(target.location, schema, rows, meta, what.aside) as made:
             for digest in source.artifacts:
@@ -305,14 +306,14 @@ def _load(
             check()
             crash.point("move.before_commit")
         return
-    from standfast.db.sqlite import moving
+    from standfast.db.sqlite import move as local
 
     root = artifact_files.directory(target.location)
     make_private(os.path.dirname(root))
     for digest, size_bytes in source.artifacts.items():
         if not artifact_files.is_sound(root, digest, size_bytes):
             artifact_files.keep(root, digest, _blocks(source, old, digest), SYSTEM.now_us())
-    with moving.loading(target.location, schema, rows, meta, what.aside) as made:
+    with local.loading(target.location, schema, rows, meta, what.aside) as made:
         _compare(source, made, _counted("comparing rows", what.rows, progress))
         check()
         crash.point("move.before_commit")
@@ -330,7 +331,7 @@ def carried(store: Any, table: Table) -> Iterator[Any]:
     """The rows of a table that a move copies: all but the rows of `meta` about one engine or about moves."""
     rows: Iterator[Any] = store.rows(table)
     if table.name == "meta":
-        return (row for row in rows if row[0] not in (*OWN_META, moved.KEY, moved.TOKEN))
+        return (row for row in rows if row[0] not in (*OWN_META, move_mark.KEY, move_mark.TOKEN))
     return rows
 
 

@@ -1,4 +1,4 @@
--- The mark that a store moves: see db/moved.py.
+-- The mark that a store moves: see db/move_mark.py.
 
 -- Every write reads `meta` first. So this waits for the writes that have begun, and new ones wait for this.
 -- name: alone [postgres]

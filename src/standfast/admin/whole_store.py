@@ -10,7 +10,7 @@ from typing import overload
 
 from standfast import config
 from standfast.admin import move as moving
-from standfast.admin.copies import choose, here
+from standfast.admin.copies import choose, restore_here
 from standfast.admin.copies.automatic import before_command
 from standfast.admin.copies.restore import Restored
 from standfast.admin.copies.restore import restore as restored
@@ -44,7 +44,7 @@ def restore(
     confirm: str | None = None,
     url: Path | None = None,
     data_dir: Path | None = None,
-) -> here.Plan: ...
+) -> restore_here.Plan: ...
 
 
 def restore(
@@ -57,7 +57,7 @@ def restore(
     confirm: str | None = None,
     url: Path | None = None,
     data_dir: Path | None = None,
-) -> Restored | here.Plan:
+) -> Restored | restore_here.Plan:
     """Restore a copy: read only with `to`, a directory or an empty database; else in the place of the store.
 
     In the place of the store it returns the plan, and does it if `confirm` is the plan's hash. Raises Conflict if the
@@ -68,9 +68,9 @@ def restore(
     if to is not None:
         target = os.fspath(to)
         return restored(found, there, config.parse_db_target(target, default_path=target), quiet)
-    what = here.plan(settings, found)
+    what = restore_here.plan(settings, found)
     if _agreed(what.hash, confirm, "standfast.restore()"):
-        here.here(settings, found, there, what, quiet)
+        restore_here.here(settings, found, there, what, quiet)
     return what
 
 

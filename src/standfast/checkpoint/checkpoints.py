@@ -24,7 +24,7 @@ from standfast.db.sql import load
 from standfast.db.store import Resource, Store, query, refused_inside, transactional
 from standfast.errors import InvalidInput, NotFound
 from standfast.ids import is_id, new_id
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 from standfast.models import Model
 from standfast.serial.redaction import redacted
 

@@ -213,7 +213,7 @@ def _freeze(freeze: bool, command: tuple[str, ...]) -> int:
     target = load().target
     if target.engine == "postgres" or target.is_memory:
         raise InvalidInput("--freeze is for a SQLite file", "copy a server with pg_dump, or: standfast backup")
-    from standfast.db.sqlite.copying import frozen
+    from standfast.db.sqlite.copies import frozen
 
     with frozen(target.location):
         try:

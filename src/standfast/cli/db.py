@@ -258,7 +258,7 @@ def _test(settings: Settings) -> None:
 
 def _left_behind(out: Out, settings: Settings, target: Target) -> None:
     """Print how many rows stay in the store that was used before."""
-    from standfast.admin.copies.here import look
+    from standfast.admin.copies.restore_here import look
 
     try:
         there = None if settings.target.is_memory or settings.target == target else look(settings.target)

@@ -195,7 +195,7 @@ def _cancelled(_: Standfast, found: Run) -> One:
 
 loop.generate(
     "cancel",
-    of="standfast.record.runs:Runs",
+    of="standfast.record.loops.runs:Runs",
     answer=_cancelled,
     by_name=("reason",),
     examples=("standfast loop cancel 9k2m4x", "standfast loop cancel 9k2m4x --reason 'wrong branch'"),

@@ -26,7 +26,7 @@ from standfast.ids import short
 if TYPE_CHECKING:
     from standfast.admin.copies.manifest import Manifest
     from standfast.admin.copies.places import CopyPlace
-    from standfast.admin.gap_changes import Open
+    from standfast.admin.restore_gap import Open
     from standfast.config import Settings
     from standfast.handle import Standfast
     from standfast.ledger.effects.models import Effect
@@ -96,8 +96,8 @@ def restore(
 
 def _present(out: Out, settings: Settings, place: str | None) -> bool:
     """Whether no restore is needed: a store exists, or there is no copy and this host remembers no store here."""
-    from standfast.admin.copies.here import look
     from standfast.admin.copies.places import configured, opened
+    from standfast.admin.copies.restore_here import look
     from standfast.db import store_memory
 
     there = look(settings.target)
@@ -121,7 +121,7 @@ def _lacking(seq: int, last: int) -> str:
 def _here(
     out: Out, settings: Settings, manifest: Manifest, there: CopyPlace, confirm: str | None, *, ask: bool
 ) -> None:
-    from standfast.admin.copies.here import here, plan
+    from standfast.admin.copies.restore_here import here, plan
 
     people.refuse("restores the store")
     what = plan(settings, manifest)
@@ -157,17 +157,17 @@ CLOSE = "standfast restore finish --nothing-was-sent"
 
 def _finish(out: Out, ask_each: bool, nothing_was_sent: bool) -> None:
     """Show the gap and its effects in doubt, then close the gap or ask about each effect."""
-    from standfast.admin import gap_changes
+    from standfast.admin import restore_gap
 
     if ask_each and nothing_was_sent:
         raise click.UsageError("give --ask-each or --nothing-was-sent")
     people.refuse("restores the store")
     with opened(create=False) as sf:
-        found = gap_changes.look(sf._store)
+        found = restore_gap.look(sf._store)
         lines = _lines(found)
         if not nothing_was_sent and not _asked(out, sf, found, lines, ask_each):
             return
-        receipt = gap_changes.nothing_was_sent(sf._store)
+        receipt = restore_gap.nothing_was_sent(sf._store)
     shown = {**found.gap._asdict(), "effects": len(found.effects), "receipt": plain(receipt)}
     out.record(shown, [f"the gap {found.gap.shown} is closed"])
     out.then("standfast loop list")
@@ -230,7 +230,7 @@ def _settled(out: Out, sf: Standfast, effect: Effect, said: str) -> bool:
 
 def _promote(out: Out, settings: Settings, confirm: str | None) -> None:
     """Turn the configured read-only copy into a store that accepts writes, after one question."""
-    from standfast.admin.copies.here import copied, promote
+    from standfast.admin.copies.restore_here import copied, promote
     from standfast.admin.plans import plan_hash
 
     people.refuse("restores the store")

@@ -212,7 +212,7 @@ class Engine(ABC):
     copy_of: str = ""
     """The copy that was restored into this read-only store. Empty for an ordinary store."""
     moved: str = ""
-    """The move of this store that `meta` records. A moved store refuses writes. See db/moved.py."""
+    """The move of this store that `meta` records. A moved store refuses writes. See db/move_mark.py."""
     standby: bool = False
     """Whether this is a replica. A replica may lag, so rows that it lacks are not lost."""
     newest: tuple[int, int, Numbered] | None = None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
 from standfast.errors import NoSession
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 
 
 class Current(NamedTuple):

@@ -22,7 +22,7 @@ from standfast.db.sql import Statement, load
 from standfast.db.store import Resource, query, transactional
 from standfast.errors import Conflict, InvalidInput, NotFound
 from standfast.ids import is_id, new_id
-from standfast.ledger.opening_counts import lineage_of
+from standfast.ledger.openings import lineage_of
 from standfast.models import Model
 from standfast.record import nodes
 from standfast.record.messages import PREVIEW_MAX, ROLE_MAX

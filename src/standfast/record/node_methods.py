@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Self, TypeVar,
 from standfast import crash, serial
 from standfast.errors import NoAttribute
 from standfast.ledger import current
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 from standfast.record import messages, nodes
 from standfast.record.messages import Message
 from standfast.record.nodes import Node, Path, Segment

@@ -14,7 +14,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, NotFound
 from standfast.ids import new_id
-from standfast.ledger.opening_counts import Lineage
+from standfast.ledger.openings import Lineage
 from standfast.models import Model
 
 SQL = load(__name__)

@@ -28,7 +28,7 @@ from standfast.core.checks import REASON_MAX
 from standfast.db.store import Store, refused_inside
 from standfast.errors import ApprovalRequired, EffectInDoubt, InvalidInput, StandfastError
 from standfast.ids import is_id
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 from standfast.record import nodes
 from standfast.record.node_methods import NodeMethods, Subagent
 from standfast.record.nodes import Path, Segment

@@ -32,7 +32,7 @@ from standfast.db.store import refused_inside
 from standfast.errors import InProgress, InvalidInput, LeaseLost, StandfastError
 from standfast.ids import new_id
 from standfast.ledger import current
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 from standfast.record.nodes import Path
 
 SQL = load(__name__)

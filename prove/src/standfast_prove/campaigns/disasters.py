@@ -27,8 +27,8 @@ from typing import Any, Protocol
 
 import standfast
 from standfast import config
-from standfast.admin import gap_changes
-from standfast.admin.copies import here, resource
+from standfast.admin import restore_gap
+from standfast.admin.copies import resource, restore_here
 from standfast.admin.copies.places import opened as opened_place
 from standfast.core.progress import quiet
 from standfast.errors import Conflict, EffectInDoubt, InProgress, StorageError
@@ -297,7 +297,7 @@ def recover(*, url: str, place: str, forgetful: bool) -> None:
     with _opened(url, place, forgetful) as sf:
         assert sf.effects.in_doubt(everywhere=True) == []
         with suppress(Conflict):
-            gap_changes.nothing_was_sent(sf._store)
+            restore_gap.nothing_was_sent(sf._store)
             answers.note("of a gap that a person closed")
         assert sf.journal.check().findings == []
 
@@ -326,4 +326,4 @@ def restore(*, url: str, place: str, forgetful: bool) -> None:
     there = root.of(root.stores()[0])
     manifest = resource.read(there, resource.chosen(resource.listed(there), None, there.shown).id)
     settings = config.load(url, data_dir=os.path.join(place, "data"), quiet=True)
-    here.here(settings, manifest, there, here.plan(settings, manifest), quiet)
+    restore_here.here(settings, manifest, there, restore_here.plan(settings, manifest), quiet)

@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 import standfast
 from standfast import config
 from standfast.admin import move as moving
-from standfast.admin.copies.here import look
+from standfast.admin.copies.restore_here import look
 from standfast.config import parse_db_target
 from standfast.core.progress import quiet
 from standfast.db.tables import Sum, line

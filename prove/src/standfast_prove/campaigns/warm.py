@@ -14,9 +14,9 @@ import standfast.ledger.webhooks
 import standfast.record.agents
 import standfast.record.events
 import standfast.record.loops
+import standfast.record.loops.runs
 import standfast.record.mail
 import standfast.record.open_session
-import standfast.record.runs
 import standfast.record.tasks
 import standfast.views.recovery
 import standfast.views.timeline  # noqa: F401  imported for what it costs

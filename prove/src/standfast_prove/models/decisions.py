@@ -7,7 +7,7 @@ from hypothesis.stateful import invariant, rule
 
 from standfast.errors import EffectInDoubt, IllegalTransition
 from standfast.ledger.decisions import Deciding, decide
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 from standfast_prove.models.machine import Machine
 
 STEPS = 30

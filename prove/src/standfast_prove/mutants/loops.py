@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from standfast.record import runs
-from standfast.record.loops import edit, fire, schedule
+from standfast.record.loops import edit, fire, runs, schedule
 from standfast_prove.loops_soak import soak
 from standfast_prove.mutants.patching import Mutant, Patch, Setter
 

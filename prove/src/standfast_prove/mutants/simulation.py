@@ -15,7 +15,7 @@ from standfast.core import leases
 from standfast.errors import NotFound, VersionConflict
 from standfast.ledger.effects import begin, perform, resolve_doubt
 from standfast.ledger.webhooks import claims as webhook_claims
-from standfast.record import runs
+from standfast.record.loops import runs
 from standfast.record.mail import claims
 from standfast.record.state import State
 from standfast.record.tasks import changes, resource

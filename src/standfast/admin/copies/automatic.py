@@ -71,14 +71,14 @@ def rescue(settings: Settings, store_id: str, save: Callable[[str], object]) -> 
     if not settings.options.copies.enabled or store_memory.place_of(settings.target) is None:
         return ""
     from standfast.admin.copies import check, resource
-    from standfast.db.sqlite import copying, integrity
+    from standfast.db.sqlite import copies, integrity
 
     root = configured(settings.options.copies.to)
     place = root.of(store_id)
     with place.working() as work:
         path = os.path.join(work, "rescued.db")
         save(path)
-        found = copying.identified(path)
+        found = copies.identified(path)
         complaints = integrity.check(path, quick=True, progress=quiet)
         if found is None or found[0] != store_id or complaints:
             raise StorageError(f"its open connection reads {complaints[0] if complaints else 'another store'}")

@@ -83,9 +83,9 @@ test.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it
 
 def _compared(manifest: Manifest, scratch: str) -> Iterator[Check]:
     """Compare the restored rows with the manifest."""
-    from standfast.db.sqlite import copying
+    from standfast.db.sqlite import copies
 
-    facts, hashes, broken = copying.examine(os.path.join(scratch, DATABASE), manifest.by_rows)
+    facts, hashes, broken = copies.examine(os.path.join(scratch, DATABASE), manifest.by_rows)
     yield Check("identity", (facts.store_id, facts.epoch) == (manifest.store_id, manifest.epoch), facts.store_id)
     yield Check("journal", facts.seq == manifest.seq, f"ends at {facts.seq}, the manifest says {manifest.seq}")
     named = {name: rows for name, rows in manifest.tables.items() if name != "meta"}

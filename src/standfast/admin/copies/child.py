@@ -16,14 +16,14 @@ from typing import Any
 from standfast.admin.copies import packing
 from standfast.admin.copies.manifest import File
 from standfast.core.progress import Progress
-from standfast.db.sqlite import copying
+from standfast.db.sqlite import copies
 from standfast.errors import StandfastError, StorageError
 
 NICENESS = 10
 """Writers of the store get the CPU first."""
 
 
-def run(path: str, work: str, name: str, progress: Progress) -> tuple[File, copying.Facts]:
+def run(path: str, work: str, name: str, progress: Progress) -> tuple[File, copies.Facts]:
     """Make the file `name` in `work` from one snapshot of the database at `path`, in a child process."""
     command = [sys.executable, "-P", "-m", __name__, path, work, name]
     last: dict[str, Any] = {}
@@ -41,14 +41,14 @@ def run(path: str, work: str, name: str, progress: Progress) -> tuple[File, copy
         words = child.stderr.read().strip().rpartition("\n")[2]
     if "file" not in last:
         raise StorageError(last.get("error") or words or f"the reading process ended with code {child.returncode}")
-    return File(**last["file"]), copying.Facts(**last["facts"])
+    return File(**last["file"]), copies.Facts(**last["facts"])
 
 
 def main(path: str, work: str, name: str) -> None:
     raw = os.path.join(work, "raw")
     try:
         os.close(os.open(raw, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        facts = copying.snapshot(path, raw, lambda done, total: _report("reading", done, total))
+        facts = copies.snapshot(path, raw, lambda done, total: _report("reading", done, total))
         made = packing.packed(_blocks(raw), os.path.join(work, name), name)
         os.unlink(raw)
     except StandfastError as error:

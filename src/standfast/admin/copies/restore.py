@@ -60,7 +60,7 @@ class Restoring(NamedTuple):
 
     def into_directory(self, directory: str, meta: Mapping[str, str] = {}) -> None:
         """Make the file `DATABASE` and the artifacts in this directory."""
-        from standfast.db.sqlite import copying
+        from standfast.db.sqlite import copies
 
         final = os.path.join(directory, DATABASE)
         with self._named():
@@ -72,11 +72,11 @@ class Restoring(NamedTuple):
                 os.unlink(incoming)  # a killed restore left it
             os.close(os.open(incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             if self.manifest.by_rows:
-                copying.load(incoming, self.manifest.schema, self._rows())
+                copies.load(incoming, self.manifest.schema, self._rows())
             else:
                 with open(incoming, "wb") as file:
                     file.writelines(self._raw())
-            copying.put_meta(incoming, {**meta, "copy_of": self.manifest.id})
+            copies.put_meta(incoming, {**meta, "copy_of": self.manifest.id})
             for digest, blocks in self._artifacts():
                 artifact_files.keep(os.path.join(directory, ARTIFACTS), digest, blocks, SYSTEM.now_us())
             crash.point("restore.before_rename")
@@ -92,7 +92,7 @@ class Restoring(NamedTuple):
         `aside` is the new name of the old schema. `carried` gets the last sequence number of the old store, or None if
         its ledger could not be carried over. It returns more rows of `meta`.
         """
-        from standfast.db.postgres import copying
+        from standfast.db.postgres import copies
 
         manifest = self.manifest
         if not manifest.by_rows:
@@ -100,15 +100,15 @@ class Restoring(NamedTuple):
             raise InvalidInput(fact, "--to DIR")
         with (
             self._named(),
-            copying.loading(url, manifest.schema, self._rows(), manifest.id, aside) as connection,
+            copies.loading(url, manifest.schema, self._rows(), manifest.id, aside) as connection,
         ):
-            copying.put_meta(connection, meta)
+            copies.put_meta(connection, meta)
             for digest, blocks in self._artifacts():
-                copying.put_chunks(connection, digest, _checked(blocks, digest))
+                copies.put_chunks(connection, digest, _checked(blocks, digest))
             if aside and carried is not None:
                 texts = tables.carrying_over(manifest.schema, aside, manifest.seq)
                 lacking = tables.lacking(aside, manifest.seq)
-                copying.put_meta(connection, carried(copying.carry_over(connection, aside, lacking, texts)))
+                copies.put_meta(connection, carried(copies.carry_over(connection, aside, lacking, texts)))
             crash.point("restore.before_rename")
 
     @contextmanager

@@ -82,9 +82,9 @@ class _Taking(NamedTuple):
             return self._finish(made, lambda digest: artifact_files.read(root, digest, facts.artifacts[digest]))
 
     def by_rows(self) -> Manifest:
-        from standfast.db.postgres import copying
+        from standfast.db.postgres import copies
 
-        with copying.snapshot(self.source.location) as found:
+        with copies.snapshot(self.source.location) as found:
             name = f"{self.id}.rows.{packing.suffix()}"
             sums = {table.name: tables.Sum() for table in found.tables}
 

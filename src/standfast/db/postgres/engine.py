@@ -26,8 +26,8 @@ from standfast.db import hot
 from standfast.db.contract import Caller, Done, Engine, OnMigrate, Row, Tx, Watch, no_copy, refuse_copy
 from standfast.db.migrations import MIGRATIONS, refuse
 from standfast.db.migrations.migration import Migration
-from standfast.db.moved import moved_away
-from standfast.db.postgres import faults, first_trip, migrate, user_queries
+from standfast.db.move_mark import moved_away
+from standfast.db.postgres import faults, migrate, server_checks, user_queries
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.faults import Fault, Remedy
@@ -98,11 +98,11 @@ class PostgresEngine(Engine):
 
     # -- open and close -----------------------------------------------------------------------
 
-    def _open(self, migrations: Sequence[Migration], allow_unsafe: bool) -> first_trip.Found:
+    def _open(self, migrations: Sequence[Migration], allow_unsafe: bool) -> server_checks.Found:
         permit = self._first_permit()
         try:
             wire = _wire(permit)
-            found = first_trip.look(wire, self.address, allow_unsafe=allow_unsafe)
+            found = server_checks.look(wire, self.address, allow_unsafe=allow_unsafe)
             wire.prepare = self._prepare = not (found.pooled or self.address.pooler)
         finally:
             self._pool.give(permit)
@@ -129,7 +129,7 @@ class PostgresEngine(Engine):
                 if not (later or again) or not effort.pause(fault):
                     raise
 
-    def _bring_up(self, found: first_trip.Found, migrations: Sequence[Migration], *, moved: bool) -> dict[str, str]:
+    def _bring_up(self, found: server_checks.Found, migrations: Sequence[Migration], *, moved: bool) -> dict[str, str]:
         """Migrate the store, or settle a journal from another cluster. Returns the new `meta`."""
         if found.standby:
             raise faults.read_only(self.address.shown)
@@ -142,7 +142,7 @@ class PostgresEngine(Engine):
                 migrate.migrate(connection, migrations)
             if moved:
                 migrate.settle(connection, found.cluster)
-            return dict(connection.execute(first_trip.META).fetchall())
+            return dict(connection.execute(server_checks.META).fetchall())
 
     def _dial(self) -> Wire:
         return Wire(connect(self.address), prepare=self._prepare)
@@ -240,7 +240,7 @@ class PostgresEngine(Engine):
     def _moved_away(self) -> StorageError | None:
         """Why the store refuses writes, if it moved."""
         with self._lent(NOTIFY_S) as wire:
-            said = first_trip.meta(wire).get("moved", "")
+            said = server_checks.meta(wire).get("moved", "")
         return moved_away(said) if said else None
 
     def _refuse_vanished(self, fault: Fault) -> None:
@@ -248,12 +248,12 @@ class PostgresEngine(Engine):
 
         Then this engine ends with `store_missing`.
         """
-        if fault.sqlstate not in first_trip.NO_SUCH_TABLE:
+        if fault.sqlstate not in server_checks.NO_SUCH_TABLE:
             return
         from standfast.db.store_memory import missing
 
         with self._lent(NOTIFY_S) as wire:
-            if first_trip.is_fresh(wire):
+            if server_checks.is_fresh(wire):
                 self.dead = missing(self.address.shown)
                 raise self.dead
 

@@ -20,7 +20,7 @@ from standfast import crash, log
 from standfast.db.contract import DEADLINE_S
 from standfast.db.migrations import MIGRATIONS, ddl, refuse
 from standfast.db.migrations.migration import Migration
-from standfast.db.postgres.first_trip import LAST, Found
+from standfast.db.postgres.server_checks import LAST, Found
 from standfast.errors import Corrupt, schema_damaged
 from standfast.ids import new_id
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from standfast.db.postgres import first_trip
+from standfast.db.postgres import server_checks
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.faults import spoken
@@ -12,7 +12,7 @@ def store_id(url: str) -> str:
     """The id of the store in this database; empty if there is none."""
     address = Address(url)
     with spoken(address), connect(address) as connection:
-        fresh = connection.execute(first_trip.PRESENT).fetchone()
+        fresh = connection.execute(server_checks.PRESENT).fetchone()
         if fresh is None or fresh[0]:
             return ""
         row = connection.execute(b"SELECT value FROM standfast.meta WHERE key = 'store_id'").fetchone()

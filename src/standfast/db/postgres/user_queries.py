@@ -9,7 +9,7 @@ from standfast.db.contract import Row
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.driver import pq, psycopg
 from standfast.db.postgres.faults import READ_ONLY, Fault, translated
-from standfast.db.postgres.first_trip import ask
+from standfast.db.postgres.server_checks import ask
 from standfast.db.postgres.values import bind, number, persons_query
 from standfast.errors import InvalidInput
 

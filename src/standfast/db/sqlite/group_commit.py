@@ -18,7 +18,7 @@ import apsw
 
 from standfast import crash, log, modules
 from standfast.db.contract import Caller, Numbered, OnRemoved
-from standfast.db.moved import moved_away
+from standfast.db.move_mark import moved_away
 from standfast.db.sqlite import library, migrate
 from standfast.db.sqlite.checkpoints import Checkpoints
 from standfast.db.sqlite.open_store import OpenStore
@@ -356,11 +356,11 @@ class GroupCommit:
         """
         store = self._store
         if self._saved_in is None and not store.copy_of and store.files.removed():
-            from standfast.db.sqlite import copying
+            from standfast.db.sqlite import copies
 
             self._saved_in = ""
             try:
-                self._saved_in = self._on_removed(store.store_id, lambda path: copying.save(store.connection, path))
+                self._saved_in = self._on_removed(store.store_id, lambda path: copies.save(store.connection, path))
             except (StandfastError, OSError) as error:
                 log.warning(f"the files of the store at {store.path} were removed, and no copy could be saved: {error}")
         return self._saved_in or ""

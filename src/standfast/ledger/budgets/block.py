@@ -16,7 +16,7 @@ from standfast.ledger.budgets import amounts
 from standfast.ledger.budgets.amounts import Amounts, Usd
 from standfast.ledger.budgets.models import Hold
 from standfast.ledger.budgets.resource import Asked, Budgets, Subjects, asked_for, checked_name
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -13,7 +13,7 @@ from standfast.ids import short
 from standfast.ledger import current
 from standfast.ledger.decisions.changes import SQL, Place, added, close, find, journal_change
 from standfast.ledger.decisions.models import Decision, Said, checked, decision_of, last_line, outcome_text
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 
 # Errors that leave a decision open: its work waits for a person, another holder, or the store.
 _IN_THE_WAY = (ApprovalRequired, EffectInDoubt, InProgress, LeaseLost, StorageError)

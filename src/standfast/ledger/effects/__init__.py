@@ -26,5 +26,5 @@ nothing, an intent in doubt, or a result. standfast never sends a second time wi
     texts.py         lines for people and errors
 
 Other modules have the current session of a call (`ledger/current.py`), the fence of a session
-(`ledger/opening_counts.py`), leases (`core/leases.py`) and approvals (`ledger/approvals.py`).
+(`ledger/openings.py`), leases (`core/leases.py`) and approvals (`ledger/approvals.py`).
 """

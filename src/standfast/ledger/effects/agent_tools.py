@@ -11,7 +11,7 @@ from standfast.ledger.effects.intent import refuse_async, undeclared
 from standfast.ledger.effects.perform import perform
 
 if TYPE_CHECKING:
-    from standfast.ledger.opening_counts import Opening
+    from standfast.ledger.openings import Opening
 
 
 def tools(opening: Opening, *functions: Callable[..., Any]) -> list[Callable[..., Any]]:

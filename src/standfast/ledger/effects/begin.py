@@ -23,7 +23,7 @@ from standfast.errors import Conflict, KeyConflict, StandfastError
 from standfast.ids import short
 from standfast.ledger.effects import identity, texts, transitions
 from standfast.ledger.effects.identity import Request
-from standfast.ledger.opening_counts import lineage_of
+from standfast.ledger.openings import lineage_of
 
 BEGUN: set[tuple[str, int]] = set()
 """Attempts that this process began with `sf.effects.begin` and has not ended. It owns them although no call is

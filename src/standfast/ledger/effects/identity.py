@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from standfast.clock import Clock
     from standfast.db.contract import Row, Tx
     from standfast.ledger.effects.call import Call
-    from standfast.ledger.opening_counts import Opening
+    from standfast.ledger.openings import Opening
 
 DERIVED: Final = "by:"
 COMPENSATE: Final = "compensate:"

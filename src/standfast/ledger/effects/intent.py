@@ -19,7 +19,7 @@ from standfast.ledger.effects.identity import Asking, Request
 from standfast.ledger.effects.signatures import fill, parameters_of
 
 if TYPE_CHECKING:
-    from standfast.ledger.opening_counts import Opening
+    from standfast.ledger.openings import Opening
 
 
 def prepare(opening: Opening, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, options: bool) -> Request:

@@ -33,7 +33,7 @@ from standfast.ledger.effects.intent import prepare
 from standfast.ledger.effects.one_at_a_time import alone, store_id
 
 if TYPE_CHECKING:
-    from standfast.ledger.opening_counts import Opening
+    from standfast.ledger.openings import Opening
 
 INLINE_MAX_BYTES = 1024 * 1024
 """A longer result is stored as an artifact, and the effect has its id."""

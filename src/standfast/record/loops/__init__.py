@@ -7,11 +7,11 @@
             │  └─ its only time is past ─▶ finished
             └─ remove ─▶ removed                    its runs stay, its name is free
 
-The first process that sees a due slot fires it: `fire` writes its row. `standfast.record.runs` has the attempts of
-queued runs.
+The first process that sees a due slot fires it: `fire` writes its row.
 
     schedule.py   the slots of a schedule: pure arithmetic
     fire.py       the rows of due slots
+    runs.py       sf.runs: the attempts of queued runs
     edit.py       add, find, change, pause, resume, remove
     resource.py   sf.loops
     models.py     what callers see

@@ -26,7 +26,7 @@ from standfast.record.mail.models import Mail, mail
 from standfast.record.waiting import LOOK_AGAIN_S
 
 if TYPE_CHECKING:
-    from standfast.ledger.opening_counts import Opening
+    from standfast.ledger.openings import Opening
     from standfast.record.mail.resource import Ended, Mails
 
 SQL = load(__name__)

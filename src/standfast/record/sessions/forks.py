@@ -12,7 +12,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import InvalidInput, KeyConflict
 from standfast.ids import new_id
-from standfast.ledger.opening_counts import lineage_of
+from standfast.ledger.openings import lineage_of
 from standfast.record import nodes
 from standfast.record.nodes import Node
 from standfast.record.sessions import queries

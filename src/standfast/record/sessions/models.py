@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from standfast import serial
 from standfast.config.scope import Label
 from standfast.core.receipts import Receipt
-from standfast.ledger.opening_counts import Lineage
+from standfast.ledger.openings import Lineage
 from standfast.models import Model
 from standfast.record.nodes import Node
 

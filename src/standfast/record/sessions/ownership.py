@@ -12,7 +12,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, EffectInDoubt, InProgress
 from standfast.ids import is_id, new_id
-from standfast.ledger.opening_counts import Opening, lineage_of
+from standfast.ledger.openings import Opening, lineage_of
 from standfast.record import nodes
 from standfast.record.sessions import queries
 from standfast.record.sessions.models import InDoubt, OpenDecision, Opened, Resumed, SessionRecord

@@ -9,7 +9,7 @@ from standfast.core.checks import page_size, past_us, time_and_id
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Resource, query, transactional
 from standfast.errors import Conflict, InvalidInput
-from standfast.ledger.opening_counts import Opening, lineage_of
+from standfast.ledger.openings import Opening, lineage_of
 from standfast.record import agents, messages, nodes
 from standfast.record.messages import Message
 from standfast.record.nodes import Node

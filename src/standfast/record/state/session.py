@@ -12,7 +12,7 @@ from standfast.config.scope import Keyspace
 from standfast.core.checks import PAGE_MAX
 from standfast.db.contract import Tx
 from standfast.errors import NotFound
-from standfast.ledger.opening_counts import Opening
+from standfast.ledger.openings import Opening
 from standfast.record.state.models import Entry, Place, entry
 from standfast.record.state.values import SQL, Wish, at_cut, live, put, remove
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import apsw
 
-from standfast.db.moved import another_mover
-from standfast.db.sqlite import copying, migrate
+from standfast.db.move_mark import another_mover
+from standfast.db.sqlite import copies, migrate
 from standfast.db.sqlite.location import make_private
 from standfast.db.sqlite.lock import FileLock
 from standfast.db.sqlite.move_aside import LOCK_WAIT_S, left, swap
@@ -43,7 +43,7 @@ class Snapshot:
 @contextmanager
 def snapshot(path: str) -> Iterator[Snapshot]:
     """Open one snapshot. Nothing in it can write."""
-    with copying.translated(path), closing(copying.opened(path, apsw.SQLITE_OPEN_READONLY)) as connection:
+    with copies.translated(path), closing(copies.opened(path, apsw.SQLITE_OPEN_READONLY)) as connection:
         connection.execute("BEGIN").fetchall()
         yield Snapshot(connection)
 
@@ -89,8 +89,8 @@ def loading(
         raise Conflict(f"another move to {path} has begun: nothing was moved", "see the store there: standfast db")
 
     try:
-        copying.load(incoming, schema, rows)
-        copying.put_meta(incoming, meta)
+        copies.load(incoming, schema, rows)
+        copies.put_meta(incoming, meta)
         with snapshot(incoming) as found:
             yield found
         os.fsync(made)

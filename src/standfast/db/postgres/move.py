@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from standfast.db.moved import another_mover
-from standfast.db.postgres import copying, migrate
+from standfast.db.move_mark import another_mover
+from standfast.db.postgres import copies, migrate
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.driver import psycopg
@@ -31,10 +31,10 @@ class Made:
         self.tables = carried(schema)
 
     def rows(self, table: Table) -> Iterator[Any]:
-        yield from copying.rows_of(self._connection, table)
+        yield from copies.rows_of(self._connection, table)
 
     def put_artifact(self, digest: str, blocks: Iterable[bytes]) -> None:
-        copying.put_chunks(self._connection, digest, blocks)
+        copies.put_chunks(self._connection, digest, blocks)
 
 
 @contextmanager
@@ -69,15 +69,15 @@ def loading(
     url: str, schema: int, rows: Iterable[tuple[Table, Iterator[Any]]], meta: dict[str, str], aside: str
 ) -> Iterator[Made]:
     """Make a store of these rows, in one transaction that ends with the block."""
-    with copying.loading(url, schema, rows, "", aside) as connection:
+    with copies.loading(url, schema, rows, "", aside) as connection:
         own = {"schema_version": str(schema), "cluster": migrate.cluster(connection)}
-        copying.put_meta(connection, {**meta, **own})
+        copies.put_meta(connection, {**meta, **own})
         yield Made(connection, schema)
 
 
 def meta(url: str) -> dict[str, str]:
     """The `meta` rows of the store in this database. Empty if there is none. Waits until no other move can commit."""
-    with copying.locked(url) as connection:
+    with copies.locked(url) as connection:
         if connection.execute(b"SELECT to_regclass('standfast.meta') IS NULL").fetchall()[0][0]:
             return {}
         return dict(connection.execute(b"SELECT key, value FROM standfast.meta").fetchall())

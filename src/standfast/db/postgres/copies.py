@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from standfast.db.postgres import first_trip, migrate
+from standfast.db.postgres import migrate, server_checks
 from standfast.db.postgres.address import Address
 from standfast.db.postgres.connect import connect
 from standfast.db.postgres.driver import psycopg
@@ -115,7 +115,7 @@ def loading(
         if aside:
             connection.execute(b"SET LOCAL lock_timeout = '30s'")
             connection.execute(f"ALTER SCHEMA standfast RENAME TO {aside}".encode())
-        fresh = connection.execute(first_trip.PRESENT).fetchone()
+        fresh = connection.execute(server_checks.PRESENT).fetchone()
         if fresh is None or not fresh[0]:
             raise Conflict(f"there is a store in {address.shown}", "restore into an empty database: --to URL")
         migrate.migrate_locked(connection, up_to(schema))

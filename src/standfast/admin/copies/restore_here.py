@@ -5,7 +5,7 @@
                      └── the old store is kept aside; its ledger is carried over if it can be read
 
 A restore does not restore the outside system. A program that runs again would repeat the effects that were sent after
-the copy was taken. So standfast opens the gap (`admin/gap_changes.py`) before any other write. If the process dies
+the copy was taken. So standfast opens the gap (`admin/restore_gap.py`) before any other write. If the process dies
 before that, the store is a read-only copy; `restore promote` or the same command completes the restore. If it dies
 after moving the old SQLite file aside, the next process renames the new file.
 """
@@ -18,14 +18,14 @@ import time
 from typing import Any, NamedTuple
 
 from standfast import crash
-from standfast.admin import gap_changes
+from standfast.admin import restore_gap
 from standfast.admin.copies.automatic import before_command
 from standfast.admin.copies.manifest import Manifest
 from standfast.admin.copies.places import CopyPlace, sync
 from standfast.admin.copies.restore import DATABASE, Restoring
 from standfast.admin.copies.take import ARTIFACTS
-from standfast.admin.gap_changes import Epochs
 from standfast.admin.plans import plan_hash
+from standfast.admin.restore_gap import Epochs
 from standfast.clock import SYSTEM
 from standfast.config import Settings
 from standfast.config.people import for_people
@@ -37,7 +37,7 @@ from standfast.core.leases import this_process
 from standfast.core.progress import Progress
 from standfast.db import store_memory, tables
 from standfast.db.contract import Caller, Engine, Tx
-from standfast.db.moved import KEY, Moved, loads
+from standfast.db.move_mark import KEY, Moved, loads
 from standfast.db.sqlite.location import make_private
 from standfast.db.sqlite.move_aside import left
 from standfast.errors import Conflict, InvalidInput
@@ -112,17 +112,17 @@ def plan(settings: Settings, manifest: Manifest) -> Plan:
 def look(target: Target) -> There | None:
     """The store at a place; None if there is none, or if it cannot be read."""
     if target.engine == "postgres":
-        from standfast.db.postgres import copying as server
+        from standfast.db.postgres import copies as server
         from standfast.db.postgres.move_aside import store_id
 
         if not store_id(target.location):
             return None
         with server.snapshot(target.location) as found:
             return There(found.meta["store_id"], int(found.meta.get("epoch", "1")), found.seq, dict(found.meta))
-    from standfast.db.sqlite import copying
+    from standfast.db.sqlite import copies
 
-    identity = copying.identified(target.location) if os.path.exists(target.location) else None
-    return None if identity is None else There(*identity, copying.meta(target.location))
+    identity = copies.identified(target.location) if os.path.exists(target.location) else None
+    return None if identity is None else There(*identity, copies.meta(target.location))
 
 
 @for_people("restores the store")
@@ -144,7 +144,7 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
     if settings.target.engine == "postgres":
         restoring.into_server(settings.target.location, meta, what.to, carried)
     else:
-        from standfast.db.sqlite import copying, integrity
+        from standfast.db.sqlite import copies, integrity
         from standfast.db.sqlite.move_aside import swap
 
         path = settings.target.location
@@ -157,8 +157,8 @@ def here(settings: Settings, manifest: Manifest, place: CopyPlace, what: Plan, p
                 tables.lacking("old", manifest.seq),
                 tables.carrying_over(manifest.schema, "old", manifest.seq),
             )
-            last = copying.carry_over(new, path, lacking, texts) if sound else None
-            copying.put_meta(new, carried(last))
+            last = copies.carry_over(new, path, lacking, texts) if sound else None
+            copies.put_meta(new, carried(last))
 
         sound = os.path.lexists(path) and not integrity.check(path, quick=True, progress=progress)
         try:
@@ -203,11 +203,11 @@ def promote(settings: Settings) -> Gap:
     highest = max(there.epoch, known.epoch if known else 0)
     epochs = Epochs(there.epoch, there.epoch if own else highest + 1)
     seen = max(there.seq, known.seq if known else 0) + gaps.UNSEEN
-    salt = gap_changes.salt()
+    salt = restore_gap.salt()
 
     def opened(tx: Tx) -> Gap:
-        gap = gaps.loads(own) if own else gap_changes.of_store(tx, there.meta["copy_of"], seen)
-        if not gap_changes.open_gap(tx, gap, epochs, salt):
+        gap = gaps.loads(own) if own else restore_gap.of_store(tx, there.meta["copy_of"], seen)
+        if not restore_gap.open_gap(tx, gap, epochs, salt):
             raise Conflict(f"{settings.target.shown} is no restored copy any more", "standfast store list")
         return gap
 
