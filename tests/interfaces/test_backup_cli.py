@@ -103,6 +103,8 @@ def test_a_hint_about_a_copy_elsewhere_names_that_place(home: Path, tmp_path: Pa
     for hint in hints:
         words = shlex.split(hint.strip().splitlines()[-1].removeprefix("next: standfast "))
         assert run(*words, home=home).returncode == 0
+    code, error = failure("restore", "--here", "--from", there, home=home)
+    assert (code, f" --from '{there}' --here --confirm " in error["hint"]) == (5, True), error
 
 
 def test_forgetting_asks_a_person_and_is_refused_to_an_agent(home: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -394,8 +395,12 @@ def test_the_plan_prints_the_command_that_moves(shell: Run, home: Path) -> None:
     """The next command can be pasted: it has the options that were passed, and no others."""
     source, target = str(home / "data" / "standfast.db"), str(home / "data" / "other.db")
     standfast.open(source, data_dir=home / "data").close()
-    planned = shell(source, "db", "move", "sqlite", target, "--global")
-    assert f"next: standfast db move sqlite {target} --global --commit\n" in planned.stderr
+    planned = shell(source, "db", "move", "sqlite", target, "--global", "--wait", "5s")
+    again = f"standfast db move sqlite {target} --global --wait 5s --commit"
+    assert f"next: {again}\n" in planned.stderr
+    asked = shell(source, "db", "move", "sqlite", target, "--global", "--wait", "5s", "--commit")
+    (hash,) = re.findall(r"^plan (\w+)$", asked.stdout, re.MULTILINE)
+    assert f"  a person confirms this plan: {again} --confirm {hash}\n" in asked.stderr
 
 
 def test_while_an_effect_is_under_way_nothing_moves(shell: Run, two: tuple[str, str], home: Path) -> None:

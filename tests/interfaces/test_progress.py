@@ -12,7 +12,8 @@ import pytest
 import standfast
 from standfast.cli import app, progress
 from standfast.cli.output import Out
-from standfast.cli.progress import reported
+from standfast.cli.progress import reported, watched
+from standfast_prove.faults.daemons import until
 
 
 class Seconds:
@@ -71,6 +72,19 @@ def test_an_unknown_total_is_a_count() -> None:
         clock.now = 2
         report("indexing for the search", 1234, 0)
     assert terminal.getvalue() == "\r\x1b[Kindexing for the search: 1,234"
+
+
+def test_work_that_reports_nothing_is_named_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """003-40: a part that reports nothing, or reported before the second was over."""
+    monkeypatch.setattr(progress, "TICK_S", 0.001)
+    clock = Seconds()
+    with redirect_stderr(io.StringIO()) as said, watched(Out(), "backup test", clock) as report:
+        clock.now = 2
+        until(said.getvalue)
+        report("checking", 1, 4)
+        clock.now = 8
+        until(lambda: said.getvalue().count("\n") == 2)
+    assert said.getvalue() == "standfast: backup test …\nstandfast: checking: 1 of 4\n"
 
 
 LONG = {

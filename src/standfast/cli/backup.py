@@ -13,7 +13,7 @@ from standfast.cli.confirm import CONFIRM, require_consent
 from standfast.cli.frame import Noun, argument, command_line, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
-from standfast.cli.progress import reported
+from standfast.cli.progress import watched
 from standfast.cli.render import Column, clean_lines
 from standfast.config import load, people
 from standfast.errors import InvalidInput, StandfastError, StorageError
@@ -59,8 +59,8 @@ def take(out: Out, to: str | None, note: str | None, no_verify: bool, freeze: bo
     """Take a copy of the store and verify it. Other processes can write meanwhile."""
     if freeze or command:
         raise click.exceptions.Exit(_freeze(freeze, command))
-    with _opened() as sf:
-        made = sf.copies.take(to=to, note=note, verify=not no_verify, progress=reported(out))
+    with _opened() as sf, watched(out, "copying") as progress:
+        made = sf.copies.take(to=to, note=note, verify=not no_verify, progress=progress)
     held = f"{made.size_bytes} bytes and {values.counted(made.artifacts, 'artifact')}"
     text = f"{made.id} {made.state}: {held} in {made.place}"
     damage = f"{values.counted(made.unreadable, 'artifact')} of the store cannot be read: standfast artifact verify"
@@ -113,7 +113,8 @@ def verify(out: Out, copy: str | None, everything: bool, place: str | None) -> N
         found, errors = [], []
         for one in ids:
             try:
-                found.append(sf.copies.verify(one, place=place, progress=reported(out)))
+                with watched(out, "verifying") as progress:
+                    found.append(sf.copies.verify(one, place=place, progress=progress))
             except StandfastError as error:
                 if not everything or not isinstance(error, StorageError):
                     raise

@@ -20,7 +20,7 @@ from standfast.cli.confirm import CONFIRM, require_consent
 from standfast.cli.frame import Noun, argument, option
 from standfast.cli.open_store import exists, opened, refuse_missing
 from standfast.cli.output import Out
-from standfast.cli.progress import reported
+from standfast.cli.progress import watched
 from standfast.cli.render import Column
 from standfast.cli.values import counted
 from standfast.clock import parse_duration
@@ -201,46 +201,54 @@ def move(
         people.refuse("moves the store")
     secret = where not in (None, "-") and target.shown != target.location
     given = ["--env", variable] if variable else ["URL"] if secret else [where] if where else []
-    again = hints.command("db", "move", engine, *given, *["--global"] * everywhere, "--commit")
-    if _moved(out, settings, target, "" if commit else again, wait=wait, confirm=confirm):
+    words = ["db", "move", engine, *given, *["--global"] * everywhere, *(["--wait", wait] if wait else []), "--commit"]
+    if _moved(out, settings, target, words, commit=commit, wait=wait, confirm=confirm):
         _save(out, target, everywhere, moved=True)
 
 
-def _moved(out: Out, settings: Settings, target: Target, again: str, *, wait: str | None, confirm: str | None) -> bool:
-    """Show the plan and `again`, the command that commits it; or move the store if `again` is empty.
-
-    Returns whether it was moved.
-    """
+def _moved(
+    out: Out,
+    settings: Settings,
+    target: Target,
+    words: list[str],
+    *,
+    commit: bool,
+    wait: str | None,
+    confirm: str | None,
+) -> bool:
+    """Show the plan and `words`, the command that commits it; or move the store. Returns whether it was moved."""
     from standfast.admin.copies.automatic import before_command
     from standfast.admin.move import move, plan
 
     what = plan(settings, target)
-    shown = {**what.as_dict(), "hash": what.hash, "commit": not again}
+    shown = {**what.as_dict(), "hash": what.hash, "commit": commit}
     held = f"{counted(what.rows, 'row')} and {counted(what.artifacts, 'artifact')}"
     lines = [
         f"Move {what.store} from {what.source} to {what.target}: {held}.",
         "Processes that have it open are refused at their next write. The source stays there, sealed.",
     ]
-    if again:
-        if "--global" not in again:
+    if not commit:
+        if "--global" not in words:
             lines.append("The setting is saved for this project. With --global it is saved for the data directory.")
         out.record(shown, [*lines, f"plan {what.hash}"])
-        out.then(again)
+        out.then(hints.command(*words))
         return False
-    require_consent(out, ["db", "move"], "Type yes to move it: ", shown, lines, confirm)
-    before_command(settings, what.store, "db move")
+    require_consent(out, words, "Type yes to move it: ", shown, lines, confirm)
     waiting, end = False, time.monotonic() + (parse_duration(wait) / 1_000_000 if wait else 0)
-    while True:
-        try:
-            move(settings, target, what, reported(out))
-            break
-        except Conflict as error:
-            if error.code != "under_way" or time.monotonic() >= end:
-                raise
-            if not waiting:
-                out.say(f"{error.message}: waiting up to {wait}")
-            waiting = True
-            time.sleep(POLL_S)
+    with watched(out, "copying the store") as progress:
+        before_command(settings, what.store, "db move")
+        while True:
+            try:
+                progress("moving the store", 0, 0)
+                move(settings, target, what, progress)
+                break
+            except Conflict as error:
+                if error.code != "under_way" or time.monotonic() >= end:
+                    raise
+                if not waiting:
+                    out.say(f"{error.message}: waiting up to {wait}")
+                waiting = True
+                time.sleep(POLL_S)
     out.say(f"{what.store} is at {what.target}: {held}, compared")
     return True
 

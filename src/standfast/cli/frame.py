@@ -356,7 +356,7 @@ def unknown(words: list[str], known: list[str], before: str = "") -> Refused:
     from standfast import hints
 
     word, *rest = words
-    near = get_close_matches(word, known, 1, 0.6)
+    near = get_close_matches(word, known, 1, 0.65)
     message = f"there is no command {before}{word}"
     if near:
         return Refused(f"{message}; did you mean {near[0]}?", hints.command(*before.split(), near[0], *rest))
@@ -395,6 +395,9 @@ def _called(option: str, arguments: list[str], options: list[str]) -> str | None
     for word in (given, *OPTIONS.get(given, ())):
         if word in arguments or f"--{word}" in options:
             return word if word in arguments else f"--{word}"
+    longer = [name for name in options if name.startswith(option)]
+    if len(longer) == 1:
+        return longer[0]
     near = close_matches(given, (name[2:] for name in options if name.startswith("--")), 0.7)
     return f"--{near[0]}" if near else None
 

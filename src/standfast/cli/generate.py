@@ -39,7 +39,7 @@ from standfast.cli.frame import (
     while_option,
 )
 from standfast.cli.output import Out
-from standfast.cli.progress import reported
+from standfast.cli.progress import watched
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -240,13 +240,11 @@ class Generated(Command):
         self._check(known, asked)
         if pid is not None:
             asked.setdefault("for_", _longest_s())
-        if "progress" in known:
-            asked.setdefault("progress", reported(out))
 
         def ask(sf: Standfast, **scope: bool) -> answers.Answer:
             if self._in_session and sf._store.caller.session_id:
                 asked.setdefault("session", sf._store.caller.session_id)
-            found = self.method(self.resource(sf._store), **asked, **scope)
+            found = self._called(out, sf, known, {**asked, **scope})
             if found is None and self._nothing is not None:
                 raise _not_found(*self._nothing)
             if isinstance(found, list):
@@ -259,6 +257,12 @@ class Generated(Command):
 
         in_memory = bool(asked.get(self._dry_run))
         answers.answered(out, ask, scope_choice, creates=self._creates, pid=pid, in_memory=in_memory)
+
+    def _called(self, out: Out, sf: Standfast, known: dict[str, Parameter], asked: dict[str, Any]) -> Any:
+        if "progress" not in known or "progress" in asked:
+            return self.method(self.resource(sf._store), **asked)
+        with watched(out, f"{self._noun} {self.name}") as progress:
+            return self.method(self.resource(sf._store), progress=progress, **asked)
 
     def _asked(self, known: dict[str, Parameter], given: dict[str, Any]) -> dict[str, Any]:
         """The values of the parameters and of `also` that were given, and the fixed ones."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from standfast.cli import render
 from standfast.cli.output import Out
@@ -12,6 +13,7 @@ from standfast.cli.output import Out
 FIRST_S = 1.0
 DRAWN_EVERY_S = 0.1
 LINE_EVERY_S = 5.0
+TICK_S = 0.2
 BAR_WIDTH = 24
 
 
@@ -30,9 +32,38 @@ def reported(
         if terminal:
             out.draw(line(doing, done, total))
         else:
-            out.say(f"standfast: {doing}: {amount(done, total)}")
+            out.say(f"standfast: {named(doing, done, total)}")
 
     return report
+
+
+@contextmanager
+def watched(
+    out: Out, doing: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[str, int, int], None]]:
+    """As `reported`, for work with long parts that report nothing: a thread repeats the last report meanwhile."""
+    from threading import Event, Lock, Thread
+
+    report, last, lock, ended = reported(out, clock), (doing, 0, 0), Lock(), Event()
+
+    def remember(doing: str, done: int, total: int) -> None:
+        nonlocal last
+        with lock:
+            last = doing, done, total
+            report(*last)
+
+    def repeat() -> None:
+        while not ended.wait(TICK_S):
+            with lock:
+                report(*last)
+
+    thread = Thread(target=repeat, name="standfast-progress", daemon=True)
+    thread.start()
+    try:
+        yield remember
+    finally:
+        ended.set()
+        thread.join()
 
 
 def amount(done: int, total: int) -> str:
@@ -41,9 +72,14 @@ def amount(done: int, total: int) -> str:
     return f"{done:,} of {total:,}" if total else f"{done:,}"
 
 
+def named(doing: str, done: int, total: int) -> str:
+    """The work, and how much of it is done if that is known."""
+    return f"{doing}: {amount(done, total)}" if done or total else f"{doing} …"
+
+
 def line(doing: str, done: int, total: int) -> str:
     """One line of the terminal: the bar, the share, and the current work."""
-    text = f"{doing}: {amount(done, total)}"
+    text = named(doing, done, total)
     if total:
         share = min(done / total, 1.0)
         filled = round(BAR_WIDTH * share)

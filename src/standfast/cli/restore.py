@@ -15,7 +15,7 @@ from standfast.cli.confirm import CONFIRM, require_consent
 from standfast.cli.frame import argument, command, option
 from standfast.cli.open_store import opened
 from standfast.cli.output import Out
-from standfast.cli.progress import reported
+from standfast.cli.progress import watched
 from standfast.cli.terminal import terminal_of_a_person
 from standfast.cli.values import plain
 from standfast.clock import readable
@@ -85,10 +85,11 @@ def restore(
         return
     found, there = choose.chosen(settings, place, copy, as_of, receipt)
     if to is None:
-        _here(out, settings, found, there, confirm, ask=here)
+        _here(out, settings, found, there, confirm, ["--from", place] if place else [], ask=here)
         return
     target = parse_db_target(to, default_path=to)
-    done = restored(found, there, target, reported(out))
+    with watched(out, "restoring") as progress:
+        done = restored(found, there, target, progress)
     show(out, One(done, [f"{done.copy} is restored, read only, to {done.to}: the journal ends at {done.seq}"]))
     if target.engine == "sqlite":
         out.then(f"STANDFAST_DATA_DIR={hints.word(target.location)} standfast timeline")
@@ -119,7 +120,14 @@ def _lacking(seq: int, last: int) -> str:
 
 
 def _here(
-    out: Out, settings: Settings, manifest: Manifest, there: CopyPlace, confirm: str | None, *, ask: bool
+    out: Out,
+    settings: Settings,
+    manifest: Manifest,
+    there: CopyPlace,
+    confirm: str | None,
+    place: list[str],
+    *,
+    ask: bool,
 ) -> None:
     from standfast.admin.copies.restore_here import here, plan
 
@@ -139,9 +147,10 @@ def _here(
         ),
     ]
     if ask or confirm is not None:
-        words = ["restore", manifest.id, "--here"]
+        words = ["restore", manifest.id, *place, "--here"]
         require_consent(out, words, "Type yes to restore: ", shown, lines, confirm)
-    here(settings, manifest, there, what, reported(out))
+    with watched(out, "restoring") as progress:
+        here(settings, manifest, there, what, progress)
     out.record(shown, [f"{what.copy} is restored to {what.place}, epoch {what.epoch}; loops are paused"])
     out.say(
         f"Effects that may have been sent since {readable(manifest.taken_us)} are in doubt until the gap is closed."
