@@ -97,7 +97,10 @@ def show_(out: Out, copy: str | None, place: str | None) -> None:
         with _opened() as sf:
             found, then = sf.copies.get(copy, place=place), "backup test {id}"
     except (NoStore, StorageError) as error:
-        found, then = chosen(_without_store(place), copy, place or "this place"), "restore {id} --to look"
+        copies = _without_store(place)
+        if not copies:
+            raise  # nothing can be copied, so `standfast backup` is not the next command
+        found, then = chosen(copies, copy, place or "this place"), "restore {id} --to look"
         out.say(f"standfast: {error.message}")
     show(out, One(found, then=_command(then, place), extra={"state": found.state}))
 

@@ -54,7 +54,8 @@ class Scene:
         directory, own = self.data.parent, self._environment
         done = subprocess.run(command, env=own, cwd=directory, capture_output=True, text=True, check=False)
         for line in (done.stdout + done.stderr).splitlines():
-            self.say(f"    {line.replace(str(self.data.parent), '~')}")
+            if not line.startswith("next: "):  # the store of the demo is removed, so the line could not be pasted
+                self.say(f"    {line.replace(str(self.data.parent), '~')}")
         return done.returncode
 
     def delete_at(self, number: int) -> None:
@@ -94,7 +95,7 @@ def tell(out: Out, what: str) -> int:
     if not out.for_people:
         charges = {f"charges_{name}": sum(found.values()) for name, found in counts.items()}
         out.record({"ok": ok, **charges, "seconds": round(time.monotonic() - started, 2)})
-    out.then("standfast backup")
+    out.then("standfast backup list")
     return 0 if ok else 1
 
 
