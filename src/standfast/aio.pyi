@@ -93,7 +93,7 @@ from standfast.record.state.resource import NamespaceList
 from standfast.record.steps import Steps
 from standfast.record.tasks.models import Note, Task
 from standfast.record.tasks.resource import GoalList, TaskList
-from standfast.record.threads.encoding import Seal
+from standfast.record.threads.encryption import Seal
 from standfast.record.threads.models import Ancestry, Stored, Value, Write
 from standfast.record.threads.resource import ThreadList
 from standfast.views.brief import Brief

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 import standfast
-from standfast.admin.copies import keep, packing
+from standfast.admin.copies import compression, keep
 from standfast.admin.copies.places import Directory
 from standfast.admin.copies.resource import Copy, listed, read
 from standfast.admin.copies.restore import restore
@@ -234,7 +234,7 @@ def repacked(copy: Copy, scratch: Path, text: str) -> None:
     """Change the database or the rows inside a copy, and correct the hashes of the file and the manifest."""
     place = place_of(copy)
     manifest = read(place, copy.id)
-    raw = b"".join(packing.unpacked(place.read(manifest.file.name), manifest.file))
+    raw = b"".join(compression.unpacked(place.read(manifest.file.name), manifest.file))
     scratch.mkdir()
     if manifest.by_rows:
         assert raw.count(text.encode()) >= 1
@@ -244,7 +244,7 @@ def repacked(copy: Copy, scratch: Path, text: str) -> None:
         path.write_bytes(raw)
         Vandal(str(path)).run(text)  # closing the database moves the WAL into the file
         raw = path.read_bytes()
-    file = packing.packed([raw], str(scratch / "file"), manifest.file.name)
+    file = compression.packed([raw], str(scratch / "file"), manifest.file.name)
     place.put(manifest.file.name, str(scratch / "file"))
     place.put_bytes(f"{copy.id}.json", manifest.replace(file=file).dumps())
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from standfast import crash, serial
-from standfast.core import journal, naming, user_code
+from standfast.core import journal, lookup, user_code
 from standfast.core.checks import PAGE_MAX, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -163,7 +163,7 @@ class Checkpoints(Resource):
         self, tx: Tx, *, session: object = None, everywhere: bool = False, limit: int = 50, after: str | None = None
     ) -> CheckpointList:
         """List checkpoints, the newest first. `after` is the last id of a page."""
-        session_id = naming.session_id(tx, self.scope, session) or ""
+        session_id = lookup.session_id(tx, self.scope, session) or ""
         rows = tx.all(
             SQL.page,
             scope=self.scope,
@@ -177,7 +177,7 @@ class Checkpoints(Resource):
     @transactional
     def delete_all(self, tx: Tx, session: object = None, *, everywhere: bool = False) -> int:
         """Delete the checkpoints of a session, or of this scope, and return their number. Nothing else is lost."""
-        session_id = naming.session_id(tx, self.scope, session) or ""
+        session_id = lookup.session_id(tx, self.scope, session) or ""
         count = len(tx.all(SQL.delete_all, scope=self.scope, everywhere=int(everywhere), session_id=session_id))
         if count:
             subject, about = session_id or "checkpoint:all", session_id or None
@@ -354,10 +354,10 @@ def _node_id(tx: Tx, scope: str, where: object) -> str:
     named = str(getattr(where, "node_id", None) or getattr(where, "id", where))
     if is_id(named) and named.startswith("nod_"):
         return named
-    session_id = naming.session_id(tx, scope, named)
+    session_id = lookup.session_id(tx, scope, named)
     root = tx.maybe(SQL.child, session_id=session_id, parent_id="", name="")
     if root is None:
-        raise naming.unknown(tx, "session", named)
+        raise lookup.unknown(tx, "session", named)
     return str(root["id"])
 
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, TypeAlias, overload
 from standfast import crash, serial
 from standfast.clock import DAY_US
 from standfast.core import artifact_files as files
-from standfast.core import journal, naming, repositories
+from standfast.core import journal, lookup, repositories
 from standfast.core.artifact_sources import Source, blocks_of, checked_kind, checked_name, own_name
 from standfast.core.checks import PAGE_MAX, one_of, page_size
 from standfast.core.progress import Progress, quiet
@@ -233,7 +233,7 @@ class Artifacts(Resource):
         - `name`: only list artifacts with this name.
         - `after`: start after this id, the last one of the page before.
         """
-        session_id = naming.session_id(tx, self.scope, session)
+        session_id = lookup.session_id(tx, self.scope, session)
         rows = tx.all(
             SQL.page,
             scope=self.scope,
@@ -284,7 +284,7 @@ class Artifacts(Resource):
     def _session(self, session: object) -> str | None:
         if session is None:
             return None
-        return self.store.read(lambda tx: naming.session_id(tx, self.scope, session))
+        return self.store.read(lambda tx: lookup.session_id(tx, self.scope, session))
 
 
 # -- storage ---------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def _write_stream(store: Store, artifact: Artifact, stream: BinaryIO) -> None:
 
 
 def _found(tx: Tx, scope: str, which: str) -> Artifact:
-    row = naming.row_of(tx, which, "art", by_key=lambda name: tx.maybe(SQL.by_name, scope=scope, name=name))
+    row = lookup.row_of(tx, which, "art", by_key=lambda name: tx.maybe(SQL.by_name, scope=scope, name=name))
     if row is None:
         raise NotFound(f"there is no artifact {serial.clean(which, 60)!r} here", "see them: standfast artifact list")
     return Artifact.from_row(row)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, cast
 
-from standfast.core import leases, naming
+from standfast.core import leases, lookup
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import statement
 from standfast.db.store import Store
@@ -93,7 +93,7 @@ class Claims(Generic[M]):
     def find(self, tx: Tx, which: str | M) -> Row:
         """Find a row by its id, by the caller's key, or by the end of its id. Raises NotFound."""
         name = str(which.id) if isinstance(which, self.model) else cast("str", which)
-        row = naming.row_of(tx, name, self._prefix, by_key=lambda text: self._by_key(tx, text))
+        row = lookup.row_of(tx, name, self._prefix, by_key=lambda text: self._by_key(tx, text))
         return row or self._otherwise(tx, name) or self._refuse_unknown(tx, name)
 
     def locked(self, tx: Tx, which: str | M) -> Row:
@@ -105,7 +105,7 @@ class Claims(Generic[M]):
         return tx.maybe(self.by_id_for_update, id=id) or self._refuse_unknown(tx, id)
 
     def _refuse_unknown(self, tx: Tx, name: object) -> Row:
-        raise naming.unknown(tx, PREFIXES[self._prefix].replace("_", " "), name, self._list_hint)
+        raise lookup.unknown(tx, PREFIXES[self._prefix].replace("_", " "), name, self._list_hint)
 
     # -- the holder ----------------------------------------------------------------------------------
 

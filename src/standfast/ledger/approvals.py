@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from standfast import crash, hints, serial
 from standfast.clock import DAY_US, SECOND_US, Deadline, Duration, duration_us, format_duration, iso
 from standfast.config.people import for_people
-from standfast.core import journal, naming, notices, repositories, user_code
+from standfast.core import journal, lookup, notices, repositories, user_code
 from standfast.core.checks import NAME_MAX, bounded_us, one_of, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -470,13 +470,13 @@ class Approvals(Resource):
 
     def _find(self, tx: Tx, text: str) -> Approval:
         """An approval of any scope, by its id or the end of its id: the person who answers may be in another scope."""
-        row = naming.row_of(tx, text, "apr")
+        row = lookup.row_of(tx, text, "apr")
         if row is None:
             raise NotFound(f"there is no approval {serial.clean(text, 60)!r}", "standfast approval list --all")
         return _seen(tx, row)
 
     def _effect(self, tx: Tx, text: str) -> Row:
-        row = naming.row_of(tx, text, "eff", by_key=lambda key: tx.maybe(SQL.effect_by_key, scope=self.scope, key=key))
+        row = lookup.row_of(tx, text, "eff", by_key=lambda key: tx.maybe(SQL.effect_by_key, scope=self.scope, key=key))
         if row is None:
             raise NotFound(
                 f"there is no effect {serial.clean(text, 60)!r}",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from standfast import crash, serial
 from standfast.clock import iso
-from standfast.core import journal, naming, notices
+from standfast.core import journal, lookup, notices
 from standfast.core.checks import one_of, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -112,7 +112,7 @@ def find(tx: Tx, which: str) -> DeadLetter | None:
     def of_subject(id: str) -> Row | None:
         return tx.maybe(SQL.open_of, subject=id) or tx.maybe(SQL.latest_of, subject=id)
 
-    row = naming.row_of(tx, which, "ddl", by_key=of_subject)
+    row = lookup.row_of(tx, which, "ddl", by_key=of_subject)
     return None if row is None else DeadLetter.from_row(row)
 
 

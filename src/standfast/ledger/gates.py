@@ -20,7 +20,7 @@ from standfast.clock import DAY_US, Duration, duration_us, iso
 from standfast.config import regular_files
 from standfast.config.people import for_people
 from standfast.config.scope import OUTSIDE, Keyspace, Label
-from standfast.core import file_lock, journal, naming, removed
+from standfast.core import file_lock, journal, lookup, removed
 from standfast.core.checks import bounded_us, page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -300,7 +300,7 @@ def _find(tx: Tx, gate: str, keyspace: Keyspace) -> Gate:
     def of_pattern(text: str) -> Row | None:
         return tx.maybe(SQL.by_pattern, pattern=" ".join(text.split()), **keyspace._asdict())
 
-    row = naming.row_of(tx, gate, "gat", by_key=of_pattern)
+    row = lookup.row_of(tx, gate, "gat", by_key=of_pattern)
     if row is None or row["removed_us"] is not None:
         raise _unknown(gate)
     return gate_of(row)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from standfast import crash, serial
 from standfast.config.scope import Keyspace, Label
-from standfast.core import journal, keys, naming, removed
+from standfast.core import journal, keys, lookup, removed
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import Statement, load
 from standfast.db.store import Resource, query, transactional
@@ -195,7 +195,7 @@ def find(tx: Tx, session: str) -> Home | None:
 def made(tx: Tx, session: str, agent: str | None) -> Home:
     """Create the session of a key and its conversation."""
     if is_id(session):
-        raise naming.unknown(tx, "session", session)
+        raise lookup.unknown(tx, "session", session)
     caller = tx.caller
     new = {"scope": caller.scope, "key": session, "agent": agent, "actor": caller.actor, "now_us": tx.now_us()}
     new |= caller.labelled()

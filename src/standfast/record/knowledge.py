@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 from standfast import crash, modules, serial
 from standfast.checkpoint.search_index import words as plain_words
 from standfast.clock import Duration, duration_us
-from standfast.core import authors, journal, keys, naming, removed, repositories, user_code
+from standfast.core import authors, journal, keys, lookup, removed, repositories, user_code
 from standfast.core.checks import NAME_MAX, bounded_us, page_size, whole
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -337,9 +337,9 @@ def _refuse_other(tx: Tx, given: _Embedded) -> None:
 
 
 def _find(tx: Tx, which: str) -> Row:
-    row = naming.row_of(tx, which, "knw")
+    row = lookup.row_of(tx, which, "knw")
     if row is None or row["scope"] != tx.caller.scope:
-        raise naming.unknown(tx, "knowledge", which)
+        raise lookup.unknown(tx, "knowledge", which)
     return row
 
 

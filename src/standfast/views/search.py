@@ -21,7 +21,7 @@ from standfast.checkpoint import search_index
 from standfast.checkpoint.search_index import Document, words
 from standfast.clock import Time
 from standfast.config.scope import Label
-from standfast.core import authors, naming, repositories
+from standfast.core import authors, lookup, repositories
 from standfast.core.authors import Author
 from standfast.core.checks import FAR_FUTURE_US, like, one_of, page_size, past_us
 from standfast.db.contract import Tx
@@ -127,7 +127,7 @@ class Search(Resource):
                 everywhere=everywhere or repo is not None,
                 scope=self.scope,
                 since_us=past_us(since, tx.now_us(), "since"),
-                session_id=naming.session_id(tx, self.scope, session),
+                session_id=lookup.session_id(tx, self.scope, session),
                 **narrowed,
             )
             return _found(tx, parse(text), asked, by_rank=by_rank, after=after, limit=page_size(limit))

@@ -14,7 +14,7 @@ from itertools import pairwise
 from standfast import when
 from standfast.clock import MINUTE_US, Duration, Time, duration_us
 from standfast.config.scope import Label
-from standfast.core import naming, repositories
+from standfast.core import lookup, repositories
 from standfast.core.checks import page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -169,7 +169,7 @@ def _session(tx: Tx, session: str, whole: bool) -> str:
     )
     own = [row for row in found if row["scope"] == tx.caller.scope] or found
     if not own:
-        raise naming.unknown(tx, "session", session)
+        raise lookup.unknown(tx, "session", session)
     if len(own) > 1:
         ids = ", ".join(row["id"] for row in own)
         raise InvalidInput(f"more than one session is named {session!r}", f"one of: {ids}")

@@ -27,7 +27,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from standfast import handle
 from standfast.adapters.langgraph.connect import Opened, Shared
 from standfast.errors import InvalidInput
-from standfast.record.threads.encoding import Seal
+from standfast.record.threads.encryption import Seal
 from standfast.record.threads.models import Checkpoint as Kept
 from standfast.record.threads.models import Value, Write
 from standfast.record.threads.rows import fields_match

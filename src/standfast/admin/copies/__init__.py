@@ -10,11 +10,12 @@ A place has one directory for each store:
 
 The modules:
 
-    manifest.py   the description of a copy              places.py     a directory; core/buckets.py is S3
-    packing.py    compressing with hashes              take.py       taking a copy; child.py is its process on SQLite
-    check.py      verify and test                      restore.py    a copy becomes a read-only store
-    keep.py       which copies stay                    resource.py   `sf.copies`, and the table `copy`
-    automatic.py  before migrations, and hourly        audit.py      settings of a place, read only
+    manifest.py     the description of a copy          places.py        a directory; core/buckets.py is S3
+    compression.py  compressed files and their hashes  take.py          taking a copy; child.py is its process on SQLite
+    check.py        verify and test                    restore.py       a copy becomes a read-only store
+    keep.py         which copies stay                  restore_here.py  a copy becomes the store
+    automatic.py    before migrations, and hourly      resource.py      `sf.copies`, and the table `copy`
+    audit.py        settings of a place, read only     choose.py        the copy that a restore takes
 
 The manifest has the digest of the journal (core/digests.py): `verify --against` compares a store with it.
 """

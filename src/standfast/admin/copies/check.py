@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from standfast.admin.copies import packing
+from standfast.admin.copies import compression
 from standfast.admin.copies.manifest import Manifest, damaged, name_of
 from standfast.admin.copies.places import CopyPlace, reason
 from standfast.admin.copies.restore import DATABASE, restore
@@ -48,7 +48,7 @@ def verify(manifest: Manifest, place: CopyPlace, progress: Progress) -> None:
 def _wrong(manifest: Manifest, place: CopyPlace, progress: Progress) -> Iterator[str]:
     file = manifest.file
     for name, total, blocks in (
-        (file.name, file.raw_bytes, packing.unpacked(place.read(file.name), file)),
+        (file.name, file.raw_bytes, compression.unpacked(place.read(file.name), file)),
         *((f"artifact {one}", size, _artifact(place, one, size)) for one, size in manifest.artifacts.items()),
     ):
         done = 0

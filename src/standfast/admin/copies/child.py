@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from standfast.admin.copies import packing
+from standfast.admin.copies import compression
 from standfast.admin.copies.manifest import File
 from standfast.core.progress import Progress
 from standfast.db.sqlite import copies
@@ -49,7 +49,7 @@ def main(path: str, work: str, name: str) -> None:
     try:
         os.close(os.open(raw, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         facts = copies.snapshot(path, raw, lambda done, total: _report("reading", done, total))
-        made = packing.packed(_blocks(raw), os.path.join(work, name), name)
+        made = compression.packed(_blocks(raw), os.path.join(work, name), name)
         os.unlink(raw)
     except StandfastError as error:
         _tell({"error": error.message})
@@ -62,7 +62,7 @@ def main(path: str, work: str, name: str) -> None:
 def _blocks(path: str) -> Iterator[bytes]:
     done, total = 0, os.stat(path).st_size
     with open(path, "rb", buffering=0) as file:
-        while block := file.read(packing.BLOCK_BYTES):
+        while block := file.read(compression.BLOCK_BYTES):
             done += len(block)
             _report("compressing", done, total)
             yield block

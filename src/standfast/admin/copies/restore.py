@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from standfast import crash
-from standfast.admin.copies import packing
+from standfast.admin.copies import compression
 from standfast.admin.copies.manifest import Manifest, damaged, failed
 from standfast.admin.copies.places import CopyPlace, reason, sync
 from standfast.admin.copies.take import ARTIFACTS, artifact_name
@@ -145,7 +145,7 @@ class Restoring(NamedTuple):
 
     def _raw(self) -> Iterator[bytes]:
         done = 0
-        for block in packing.unpacked(self.place.read(self.manifest.file.name), self.manifest.file):
+        for block in compression.unpacked(self.place.read(self.manifest.file.name), self.manifest.file):
             done += len(block)
             self.progress("restoring", done, self.manifest.file.raw_bytes)
             yield block

@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import NamedTuple
 
 from standfast import crash
-from standfast.admin.copies import child, packing
+from standfast.admin.copies import child, compression
 from standfast.admin.copies.manifest import File, Manifest, Rows, failed, name_of
 from standfast.admin.copies.places import CopyPlace, reason
 from standfast.core import artifact_files
@@ -76,7 +76,7 @@ class _Taking(NamedTuple):
         with ExitStack() as stack:
             if os.path.isdir(root):
                 stack.enter_context(artifact_files.putting(root))  # meanwhile the collector removes no artifact
-            file, facts = child.run(path, self.work, f"{self.id}.db.{packing.suffix()}", self.order.progress)
+            file, facts = child.run(path, self.work, f"{self.id}.db.{compression.suffix()}", self.order.progress)
             counted = {table: Rows(rows) for table, rows in facts.rows.items()}
             made = self._manifest(file, counted, facts.artifacts, epoch=facts.epoch, schema=facts.schema, seq=facts.seq)
             return self._finish(made, lambda digest: artifact_files.read(root, digest, facts.artifacts[digest]))
@@ -85,7 +85,7 @@ class _Taking(NamedTuple):
         from standfast.db.postgres import copies
 
         with copies.snapshot(self.source.location) as found:
-            name = f"{self.id}.rows.{packing.suffix()}"
+            name = f"{self.id}.rows.{compression.suffix()}"
             sums = {table.name: tables.Sum() for table in found.tables}
 
             def lines() -> Iterator[bytes]:
@@ -97,7 +97,7 @@ class _Taking(NamedTuple):
                         sums[table.name].add(line)
                         yield line + b"\n"
 
-            file = packing.packed(_together(lines()), os.path.join(self.work, name), name)
+            file = compression.packed(_together(lines()), os.path.join(self.work, name), name)
             counted = {table: Rows(sum.rows, sum.hash) for table, sum in sums.items()}
             epoch, schema = int(found.meta.get("epoch", "1")), int(found.meta["schema_version"])
             made = self._manifest(file, counted, found.artifacts, epoch=epoch, schema=schema, seq=found.seq)
@@ -175,7 +175,7 @@ def _together(lines: Iterator[bytes]) -> Iterator[bytes]:
     waiting = bytearray()
     for line in lines:
         waiting += line
-        if len(waiting) >= packing.BLOCK_BYTES:
+        if len(waiting) >= compression.BLOCK_BYTES:
             yield bytes(waiting)
             waiting.clear()
     yield bytes(waiting)

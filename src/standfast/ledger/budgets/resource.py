@@ -16,7 +16,7 @@ from standfast import crash, hints, serial
 from standfast.clock import Duration
 from standfast.config import people
 from standfast.config.people import for_people
-from standfast.core import claims, gap, journal, keys, leases, naming
+from standfast.core import claims, gap, journal, keys, leases, lookup
 from standfast.core.checks import NAME_MAX, REASON_MAX, one_of, page_size
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -583,7 +583,7 @@ def _budget(tx: Tx, scope: str, name: str) -> Row:
 
 
 def _hold(tx: Tx, scope: str, which: str) -> Row:
-    row = naming.row_of(tx, which, "hld", by_key=lambda key: tx.maybe(SQL.hold_by_key, scope=scope, key=key))
+    row = lookup.row_of(tx, which, "hld", by_key=lambda key: tx.maybe(SQL.hold_by_key, scope=scope, key=key))
     if row is None:
         raise NotFound(f"there is no hold {serial.clean(which, 80)!r} in this scope", "standfast budget holds")
     return row

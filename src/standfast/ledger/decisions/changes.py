@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from standfast import hints, serial
 from standfast.config.scope import Keyspace, Label
-from standfast.core import journal, naming, removed, repositories
+from standfast.core import journal, lookup, removed, repositories
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, IllegalTransition, NotFound
@@ -174,7 +174,7 @@ def place_of(tx: Tx, scope: str, session: object) -> Place:
     named = str(getattr(session, "id", session))
     row = tx.maybe(SQL.session, scope=scope, session=named)
     if row is None:
-        raise naming.unknown(tx, "session", named)
+        raise lookup.unknown(tx, "session", named)
     if row["id"] != named:
         repositories.refuse(tx, row, f"session {row['key']!r}")
     label = repositories.labelled(row)
@@ -183,7 +183,7 @@ def place_of(tx: Tx, scope: str, session: object) -> Place:
 
 
 def find(tx: Tx, which: str) -> Decision:
-    row = naming.row_of(tx, which, "dec", by_id=SQL.by_id)
+    row = lookup.row_of(tx, which, "dec", by_id=SQL.by_id)
     if row is None:
         raise NotFound(f"there is no decision {serial.clean(which, 60)!r}", "see them: standfast decision list")
     return decision_of(row)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from standfast import hints, serial
 from standfast.clock import iso
 from standfast.config.scope import Keyspace
-from standfast.core import naming, repositories
+from standfast.core import lookup, repositories
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
@@ -91,7 +91,7 @@ def found_session(tx: Tx, scope: str, session: str) -> Row:
     """The row of a session, given by id or key: its id, scope and label. Raises NotFound, Conflict."""
     row = tx.maybe(SQL.session, session=session, scope=scope)
     if row is None:
-        raise naming.unknown(tx, "session", session)
+        raise lookup.unknown(tx, "session", session)
     if row["id"] != session:
         repositories.refuse(tx, row, f"session {row['key']!r}")
     return row
@@ -103,9 +103,9 @@ def found_task(tx: Tx, keyspace: Keyspace, task: str) -> str:
     def newest(fingerprint: str) -> Row | None:
         return tx.maybe(SQL.task_by_fingerprint, fingerprint=fingerprint, **keyspace._asdict())
 
-    row = naming.row_of(tx, task, "tsk", by_key=newest)
+    row = lookup.row_of(tx, task, "tsk", by_key=newest)
     if row is None:
-        raise naming.unknown(tx, "task", task)
+        raise lookup.unknown(tx, "task", task)
     return str(row["id"])
 
 
@@ -115,7 +115,7 @@ def find(tx: Tx, scope: str, effect: str, *, lock: bool = False) -> Row:
     """
     sql = transitions.SQL
     by_id, by_key = (sql.by_id_for_update, sql.by_key_for_update) if lock else (sql.by_id, sql.by_key)
-    row = naming.row_of(tx, effect, "eff", by_id=by_id, by_key=lambda key: tx.maybe(by_key, scope=scope, key=key))
+    row = lookup.row_of(tx, effect, "eff", by_id=by_id, by_key=lambda key: tx.maybe(by_key, scope=scope, key=key))
     if row is None:
         raise NotFound(f"there is no effect {serial.clean(effect, 80)!r} here", "standfast effect list")
     if row["key"] == effect:

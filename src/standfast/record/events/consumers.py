@@ -25,7 +25,7 @@ from standfast.errors import InvalidInput, NotFound, StandfastError, VersionConf
 from standfast.record.events import follow as follow_events
 from standfast.record.events import queries
 from standfast.record.events.models import Batch, Consumer, stream_name
-from standfast.record.waiting import LOOK_AGAIN_S, Waiting
+from standfast.record.followers import LOOK_AGAIN_S, Waiting
 
 if TYPE_CHECKING:
     from standfast.record.events.resource import Events

@@ -18,7 +18,7 @@ from standfast.core.journal import Event
 from standfast.db.contract import Tx
 from standfast.db.store import Store
 from standfast.record.events import queries
-from standfast.record.waiting import LOOK_AGAIN_S, Waiting
+from standfast.record.followers import LOOK_AGAIN_S, Waiting
 
 HELD_BACK_EVERY_S = 10.0
 """How often a waiting follower of the journal checks whether an open transaction keeps events from it."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from standfast import crash, hints, serial
 from standfast.clock import SECOND_US
-from standfast.core import journal, naming, removed, repositories
+from standfast.core import journal, lookup, removed, repositories
 from standfast.core.checks import no_cursor, page_size
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -212,9 +212,9 @@ def cancel_queued(tx: Tx, row: Row, reason: str) -> None:
 def find(tx: Tx, which: str | Loop) -> Row:
     """Find a loop by its name in this scope, by its id, or by the end of its id. Raises NotFound."""
     name = which.id if isinstance(which, Loop) else which
-    row = naming.row_of(tx, name, "lop", by_key=lambda text: tx.maybe(SQL.by_name, scope=tx.caller.scope, name=text))
+    row = lookup.row_of(tx, name, "lop", by_key=lambda text: tx.maybe(SQL.by_name, scope=tx.caller.scope, name=text))
     if row is None:
-        raise naming.unknown(tx, "loop", name)
+        raise lookup.unknown(tx, "loop", name)
     if name == row["name"]:
         repositories.refuse(tx, row, f"loop {name!r}")
     return row

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 from standfast import crash, hints, serial
 from standfast.clock import SECOND_US, Duration, Time, duration_us, format_duration
 from standfast.config.actor import account
-from standfast.core import journal, keys, leases, naming, notices, repositories
+from standfast.core import journal, keys, leases, lookup, notices, repositories
 from standfast.core.checks import page_size, past_us, time_and_id
 from standfast.core.claims import FREE, HOLDERS_MAX, keep_while_alive
 from standfast.core.receipts import Receipt
@@ -408,7 +408,7 @@ def _lives_here(tx: Tx, row: Row) -> bool:
 
 
 def _find(tx: Tx, run_id: object) -> Row:
-    row = naming.row_of(tx, run_id, "run", by_id=SQL.by_id)
+    row = lookup.row_of(tx, run_id, "run", by_id=SQL.by_id)
     return row or _refuse_unknown(run_id)
 
 

@@ -20,10 +20,10 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import ApprovalRequired, Conflict, EffectInDoubt, LeaseLost, NoAnswer
 from standfast.ids import short
+from standfast.record.followers import LOOK_AGAIN_S
 from standfast.record.mail import addresses, claims
 from standfast.record.mail import send as send_mail
 from standfast.record.mail.models import Mail, mail
-from standfast.record.waiting import LOOK_AGAIN_S
 
 if TYPE_CHECKING:
     from standfast.ledger.openings import Opening

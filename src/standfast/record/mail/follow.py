@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from standfast import crash
 from standfast.errors import StandfastError
+from standfast.record.followers import LOOK_AGAIN_S, Waiting
 from standfast.record.mail.models import Mail
-from standfast.record.waiting import LOOK_AGAIN_S, Waiting
 
 if TYPE_CHECKING:
     from standfast.record.mail.resource import Mails

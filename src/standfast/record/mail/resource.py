@@ -19,6 +19,7 @@ from standfast.ids import Id, short
 from standfast.ledger import dead_letters
 from standfast.ledger.dead_letters import DeadLetter
 from standfast.record import agents
+from standfast.record.followers import LOOK_AGAIN_S
 from standfast.record.mail import addresses, claims, queries, readers
 from standfast.record.mail import ask as asks
 from standfast.record.mail import send as send_mail
@@ -37,7 +38,6 @@ from standfast.record.mail.models import (
     mail,
 )
 from standfast.record.mail.send import Draft
-from standfast.record.waiting import LOOK_AGAIN_S
 
 SWEEP_MAX = 200
 UNTIL = ("leased", "read", "done")

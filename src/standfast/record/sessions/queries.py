@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from standfast import serial
-from standfast.core import keys, leases, naming, repositories
+from standfast.core import keys, leases, lookup, repositories
 from standfast.core.checks import PAGE_MAX, time_and_id
 from standfast.core.receipts import Receipt
 from standfast.db.contract import Row, Tx
@@ -27,7 +27,7 @@ def find(tx: Tx, session: str) -> Row:
             raise InvalidInput(f"{session!r} is the end of more than one session's id", "give more of it")
         row = rows[0] if rows else None
     if row is None:
-        raise naming.unknown(tx, "session", session)
+        raise lookup.unknown(tx, "session", session)
     return row
 
 
@@ -35,14 +35,14 @@ def named(tx: Tx, session: str) -> Row:
     """The id and the key of a session of any repository, by its key in this scope or by its id. Raises NotFound."""
     row = tx.maybe(SQL.named, scope=tx.caller.scope, session=session)
     if row is None:
-        raise naming.unknown(tx, "session", session)
+        raise lookup.unknown(tx, "session", session)
     return row
 
 
 def find_by_id(tx: Tx, id: str) -> Row:
     row = tx.maybe(SQL.by_id, id=id)
     if row is None:
-        raise naming.unknown(tx, "session", id)
+        raise lookup.unknown(tx, "session", id)
     return row
 
 

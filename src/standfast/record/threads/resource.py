@@ -14,7 +14,7 @@ from standfast.core.keys import checked
 from standfast.db.contract import Row, Tx
 from standfast.db.store import Resource, Store, query, refused_inside, transactional
 from standfast.errors import InvalidInput, NotFound
-from standfast.record.threads.encoding import Seal, opened, shut
+from standfast.record.threads.encryption import Seal, opened, shut
 from standfast.record.threads.models import Ancestry, Checkpoint, Stored, Thread, Value, Write
 from standfast.record.threads.rows import (
     SQL,

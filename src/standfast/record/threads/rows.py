@@ -12,7 +12,7 @@ from standfast.db.contract import Row, Tx
 from standfast.db.sql import load
 from standfast.errors import Conflict, InvalidInput
 from standfast.ids import new_id
-from standfast.record.threads.encoding import Seal, opened, shut
+from standfast.record.threads.encryption import Seal, opened, shut
 from standfast.record.threads.models import Write
 from standfast.record.threads.values import Part, split
 

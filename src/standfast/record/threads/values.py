@@ -16,7 +16,7 @@ from typing import NamedTuple
 from standfast.db.contract import Row
 from standfast.errors import Corrupt, InvalidInput
 from standfast.record.threads import deltas
-from standfast.record.threads.encoding import Seal, opened, shut
+from standfast.record.threads.encryption import Seal, opened, shut
 from standfast.record.threads.models import Value
 
 ROW_BYTES = 100

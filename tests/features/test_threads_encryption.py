@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from standfast.errors import Corrupt, InvalidInput
-from standfast.record.threads.encoding import Seal, opened, shut
+from standfast.record.threads.encryption import Seal, opened, shut
 
 PLACE = ("value", "segment", 0, "msgpack")
 WORDS = b"the agent read the file, and the file was long. " * 40
