@@ -24,8 +24,10 @@ from standfast.core.units import size
 from standfast.db import catalogue
 from standfast.db.contract import Caller, Engine, Tx
 from standfast.db.migrations import MIGRATIONS
-from standfast.db.sql import statement
+from standfast.db.sql import load, statement
 from standfast.errors import Busy, Corrupt, InvalidInput, SchemaTooNew, StandfastError, StorageError, UnsafeStorage
+
+SQL = load(__name__)
 
 T = TypeVar("T")
 State = Literal["ok", "warn", "error"]
@@ -46,11 +48,6 @@ _NOT_CHECKED: dict[str, dict[str, str]] = {
 }
 """The checks that `doctor` leaves out on each engine, with the command that makes them."""
 _KEEP = "stop every process that writes, keep all the files, and restore a copy: standfast restore --to DIR"
-
-
-_VECTORS = statement(
-    "SELECT (SELECT count(*) FROM knowledge WHERE vector IS NOT NULL) + (SELECT count(*) FROM item_vector) AS n"
-)
 
 
 class Finding(NamedTuple):
@@ -301,7 +298,7 @@ def _objects(store: OpenStore) -> frozenset[catalogue.Item]:
 
 def _history(store: OpenStore) -> Finding:
     """The schema's version, and that each migration applied to it is the one in this package."""
-    rows = store.read(lambda tx: tx.all(statement("SELECT version, name, checksum FROM migration ORDER BY version")))
+    rows = store.read(lambda tx: tx.all(SQL.migrations))
     ours = {migration.version: migration for migration in MIGRATIONS}
     for row in rows:
         known = ours.get(row["version"])
@@ -320,10 +317,9 @@ def _history(store: OpenStore) -> Finding:
 
 def _clock(store: OpenStore) -> Finding:
     """Whether the clock of this host, or of the server, agrees with the journal."""
-    newest = "SELECT time_us FROM event ORDER BY seq DESC LIMIT 1"
 
     def body(tx: Tx) -> tuple[int, int]:
-        row = tx.maybe(statement(newest))
+        row = tx.maybe(SQL.newest)
         return tx.now_us(), row["time_us"] if row else 0
 
     before = time.time()
@@ -351,7 +347,7 @@ def _vectors(store: OpenStore) -> Iterator[Finding]:
     """Which library compares vectors, if the store has any."""
     from standfast.record.knowledge import VECTORS_MAX
 
-    count, ready = store.read(lambda tx: (tx.one(_VECTORS)["n"], tx.compares_vectors()))
+    count, ready = store.read(lambda tx: (tx.one(SQL.vectors)["n"], tx.compares_vectors()))
     sqlite = store.engine.name == "sqlite"
     if count and ready:
         yield Finding(
@@ -417,18 +413,12 @@ def _loops(store: OpenStore, settings: Settings) -> Iterator[Finding]:
             why, then = fire.who_runs(one.account)
             text = f"{text}; {why}"
         yield Finding("loops", "warn", text, then)
-    ahead = store.read(lambda tx: tx.all(statement(_AHEAD), late_us=tx.now_us() + ON_TIME_US, limit=LOOPS_MAX))
+    ahead = store.read(lambda tx: tx.all(SQL.ahead, late_us=tx.now_us() + ON_TIME_US, limit=LOOPS_MAX))
     for row in ahead:
         text = f"the loop {row['name']!r} waits: the clock was ahead, to {schedule.shown(row['last_slot_us'])}"
         yield Finding("loops", "warn", text, hints.command("loop", "resume", row["name"]))
     if not late and not ahead:
         yield Finding("loops", "ok", "every slot that was due has its row")
-
-
-_AHEAD = (
-    "SELECT name, last_slot_us FROM loop WHERE next_slot_us IS NOT NULL AND next_slot_us > :late_us"
-    " AND last_slot_us > :late_us ORDER BY name LIMIT :limit"
-)
 
 
 def _inside_a_file(store: OpenStore, facts: dict[str, object], ways: Ways, temporary: bool) -> Iterator[Finding]:
