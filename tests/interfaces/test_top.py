@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import time
@@ -220,3 +221,16 @@ def test_a_session_shows_the_line_that_resumes_it_before_its_lease_ends(tmp_path
     words = [PROGRAM, "session", "show", "claude-code:s1"]
     shown = subprocess.run(words, env=environment(data), cwd=tmp_path, capture_output=True, text=True)
     assert f"cd {tmp_path} && claude --resume s1" in shown.stdout
+
+
+def test_a_waiting_session_names_the_command_that_ends_it(tmp_path: Path) -> None:
+    """The agent of a denied request may have ended, and its session would wait without end."""
+    data = tmp_path / "data"
+    with standfast.open(data_dir=data) as sf, sf.session("fix-42") as s:
+        s.pause("needs a key")
+    words = [PROGRAM, "session", "show", "fix-42"]
+    shown = subprocess.run(words, env=environment(data), cwd=tmp_path, capture_output=True, text=True)
+    found = re.search(r"or: standfast (session end \w+)", shown.stderr)
+    assert found is not None, shown.stderr
+    ended = subprocess.run([PROGRAM, *found[1].split()], env=environment(data), cwd=tmp_path)
+    assert ended.returncode == 0

@@ -19,6 +19,7 @@ from standfast.cli.render import Column, clean_lines
 from standfast.cli.values import home_short, moment, plain, repository
 from standfast.config import load, people
 from standfast.errors import InvalidInput
+from standfast.ids import short
 
 if TYPE_CHECKING:
     from standfast.handle import Standfast
@@ -61,7 +62,11 @@ session.generate(
 
 def _shown(sf: Standfast, shown: Shown) -> One:
     shown = shown.replace(session=_with_reason(sf, shown.session))
-    return One(shown, lambda out: _screen(out, shown), literal(_next(shown.session)))
+    found = shown.session
+    then = [_next(found)]
+    if found.state == "waiting":  # after a denial its agent may have ended, and then only a person ends it
+        then.append(hints.command("session", "end", short(found.id)))
+    return One(shown, lambda out: _screen(out, shown), "\n".join(map(literal, then)))
 
 
 def _screen(out: Out, shown: Shown) -> Iterator[str]:
