@@ -203,7 +203,7 @@ def drain(
         except OSError:
             left = True  # the spool belongs to another user or is not safe to read: `doctor` reports it
     if broken or lost:
-        _tell(store, broken, lost)
+        _journal_lost(store, broken, lost)
     return Drained(kept, broken, lost, left)
 
 
@@ -427,7 +427,7 @@ def _fits(value: dict[str, Any], actor: Any, scope: Any, label: Label) -> bool:
     )
 
 
-def _tell(store: Store, broken: int, lost: int) -> None:
+def _journal_lost(store: Store, broken: int, lost: int) -> None:
     from standfast.core import journal
 
     summary = f"{lost} records were dropped because the spool was full, {broken} could not be read"
