@@ -498,7 +498,8 @@ def test_reset_is_refused_to_agents_even_with_the_hash(home: Path) -> None:
     assert "x" in run(home, "task", "list").stdout
 
 
-def test_reset_on_a_server_renames_the_schema(home: Path, pg_database: str) -> None:
+def test_reset_on_a_server_renames_the_schema(pg_database: str, home: Path) -> None:
+    """The database is listed first: its template must not be remembered in this home."""
     import psycopg
 
     run(home, "task", "add", "x", STANDFAST_DB_URL=pg_database)

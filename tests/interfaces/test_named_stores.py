@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -42,6 +43,12 @@ def test_creating_a_store_prints_a_sentence_and_the_next_command(tmp_path: Path)
     assert made.stderr == "next: standfast --store goals status\n"
     again = run("store", "create", "goals", "--if-missing", home=tmp_path)
     assert again.stdout == f"there is a store at {place}: {id}; nothing changed\n"
+
+
+def test_the_list_shows_times_to_the_second(tmp_path: Path) -> None:
+    run("--store", "goals", "task", "add", "x", home=tmp_path)
+    listed = run("store", "list", home=tmp_path).stdout
+    assert re.search(r"\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\t", listed), listed
 
 
 def test_the_next_command_keeps_the_store_and_the_scope(tmp_path: Path) -> None:

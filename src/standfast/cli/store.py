@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 store = noun("store", "List, create or reset stores, or copy a journal to another place.", default="list")
 
+
+def _time(iso: str) -> str:
+    return f"{iso[:19].replace('T', ' ')} UTC" if iso else ""
+
+
 COLUMNS = [
     Column("name"),
     Column("store_id", "id", show=lambda id: id[-6:]),
     Column("state"),
     Column("size_bytes", "size", show=lambda count: size(count) if count else ""),
-    Column("written"),
-    Column("copied"),
+    Column("written", show=_time),
+    Column("copied", show=_time),
     Column("place"),
 ]
 
@@ -71,8 +76,23 @@ def show(out: Out, store_id: str | None) -> None:
         what = f"{store_id!r}" if store_id else "this place"
         raise NotFound(f"no store is remembered for {what}", "standfast store list")
     data = plain(found[0], around)
-    shown = [(name, value) for name, value in data.items() if name != "places"]
-    out.record(data, out.pairs([*shown, *(("was at", place) for place in data["places"][1:])]))
+    out.record(data, out.pairs(_details(data)))
+
+
+def _details(data: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        ("name", data["name"]),
+        ("id", data["store_id"]),
+        ("state", data["state"] + (", configured here" if data["configured_here"] else "")),
+        ("size", size(data["size_bytes"]) if data["size_bytes"] else ""),
+        *((name, _time(data[name])) for name in ("opened", "written", "copied")),
+        ("place", data["place"]),
+        *(("was at", place) for place in data["places"][1:]),
+        ("host", data["host"]),
+        ("epoch", data["epoch"]),
+        ("journal", f"row {data['seq']:,}, {data['hash']}" if data["seq"] else "empty"),
+        ("gates", "yes" if data["gates"] else "none"),
+    ]
 
 
 @store.verb("create", examples=("standfast store create", "standfast store create scratch --if-missing"))
