@@ -239,6 +239,8 @@ MUTANTS: dict[str, Mutant] = {
         swapped(user_code, "refuse_nested", lambda _: lambda what: None),
     ),
     "an effect is not in the journal": Mutant(
-        "no journal row is appended", "check journal", swapped(texts, "say", lambda _: lambda *a, **k: None)
+        "no journal row is appended",
+        "check journal",
+        swapped(transitions, "journal_change", lambda _: lambda *a, **k: None),
     ),
 }
