@@ -39,6 +39,8 @@ NEXT = re.compile(r"(?m)^(?:next|  or): (.+)$")
 HINT = re.compile(
     r"(?<![\w/.-])(?<!\$ )standfast ((?:--(?:scope|store) \S+ )?[a-z](?:(?!, or |, standfast | says more)[^\n`;()])*)"
 )
+ALONE = re.compile(r"(?m)^(?:next: |  or: |  )standfast ([a-z]\S*)")
+"""The first word of a command that has a line of its own. Elsewhere `standfast` may be the subject of a sentence."""
 ENDLESS = {"event follow": "--idle 1ms", "mail follow": "--idle 1ms", "approval wait": "--timeout 1ms", "top": "--once"}
 """The option that ends a command that waits."""
 IN_A_CHILD = (
@@ -436,7 +438,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def hints(printed: str) -> list[str]:
     """The commands in a text, without the word `standfast`."""
     found = [line.strip().rstrip(".,") for line in HINT.findall(printed)]
-    return [line for line in dict.fromkeys(found) if shlex.split(line)[0] in (*BY_NAME, "--store", "--scope")]
+    words = {*BY_NAME, "--store", "--scope", *ALONE.findall(printed)}
+    return [line for line in dict.fromkeys(found) if shlex.split(line)[0] in words]
 
 
 def wrong_hints(shell: Shell, line: str, found: list[str], *, put_back: bool = True) -> list[tuple[object, ...]]:
