@@ -342,6 +342,7 @@ FILES = {
     "note.txt": "hello",
     "note.json": '{"a": 1}',
     "plan.toml": '[[tasks]]\ntitle = "write the docs"\n',
+    "payload.json": '{"hook_event_name": "Stop", "session_id": "1"}',
     "session.json": '{"id": "night-1", "messages": [{"role": "user", "content": "fix it"}]}',
     ".beads/issues.jsonl": '{"id": "bd-1", "title": "think", "status": "open"}\n',
     "agent.py": 'import standfast\nwith standfast.session("job") as s:\n    s.step("plan", lambda: 1)\n',
@@ -372,6 +373,7 @@ class Shell:
         self.filled = {
             "apply FILE": f"apply {self.repository}/plan.toml",
             "import langgraph PATH": f"import langgraph {self.repository}/checkpoints.sqlite",
+            "install AGENT": "install codex",
             "PATH": f"{self.repository}/note.json",
         }
         """Words of hints that a person replaces before pressing Enter, and the values."""
@@ -514,7 +516,7 @@ def test_every_hint_about_a_remembered_store_can_be_pasted(
         paste_all(shell, script)
 
 
-@pytest.mark.parametrize("state", ["no store", "outside every repository", "wrong option"])
+@pytest.mark.parametrize("state", ["no store", "outside every repository", "wrong option", "missing value"])
 def test_every_hint_of_a_failing_command_can_be_pasted(shell: Shell, pg_url: str, state: str) -> None:
     """003-40: of every command."""
     if state == "outside every repository":
@@ -525,9 +527,9 @@ def test_every_hint_of_a_failing_command_can_be_pasted(shell: Shell, pg_url: str
     wrong: list[tuple[object, ...]] = []
     seen: set[str] = set()
     with shell.on_a_server(pg_url):
-        for name, line in failures():
+        for line in failures(state):
             with shell.put_back():
-                _, printed = shell.pasted(f"{name} --wrong" if state == "wrong option" else line)
+                _, printed = shell.pasted(line)
                 new = [hint for hint in hints(printed) if hint not in seen]
                 wrong += wrong_hints(shell, line, new)
             seen |= set(new)
@@ -536,12 +538,14 @@ def test_every_hint_of_a_failing_command_can_be_pasted(shell: Shell, pg_url: str
     assert len(seen) > 20
 
 
-def failures() -> Iterator[tuple[str, str]]:
-    """Each command that can fail, and a line with an unknown id for each value that it needs."""
+def failures(state: str) -> Iterator[str]:
+    """A line of each command that can fail, with an unknown id for each value that it needs."""
     for name, command in every_command().items():
         needed = [param for param in command.get_params(click.Context(command)) if param.required]
-        if name not in CANNOT_FAIL:
-            yield name, " ".join([name, *map(value_of, needed)])
+        if state == "missing value":
+            yield from [name] if needed else []
+        elif name not in CANNOT_FAIL:
+            yield f"{name} --wrong" if state == "wrong option" else " ".join([name, *map(value_of, needed)])
 
 
 def value_of(param: click.Parameter) -> str:
