@@ -468,6 +468,7 @@ def test_one_question_covers_the_transcripts_of_all_agents(tmp_path: Path) -> No
         os.write(parent, b"y\n")
         shown = b"".join(iter(lambda: _part(parent), b"")).decode()
     assert shown.count("[y/N]") == 1
+    assert "next: standfast daemon install" in shown  # without a daemon the loops do not run
     assert "import the transcripts of claude-code, gemini-cli into the store every 10m?" in shown
     with standfast.open(data_dir=tmp_path / "data") as sf:
         names = [row["name"] for row in sf.rows("SELECT name FROM loop ORDER BY name")]

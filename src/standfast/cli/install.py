@@ -131,7 +131,7 @@ def install(
         out.say("the store stays, and so do its copies: standfast where")
     if plans and not remove:
         out.say(f"to remove it: {hints.command('install', *agents, '--remove')}")
-        out.then("standfast doctor")
+        out.then(*["standfast daemon install"] * bool(loop), "standfast doctor")
     if any(problem for problem in tested.values()):
         raise click.exceptions.Exit(1)
 

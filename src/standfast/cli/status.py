@@ -184,13 +184,15 @@ def _lines(out: Out, data: dict[str, Any], limit: int, options: list[str]) -> It
 def _need(out: Out, need: dict[str, Any]) -> Iterator[str]:
     """The item, its place and time, and the command that settles it."""
     where = home_short(need["scope"]) or ("" if need["here"] else "no repository")
-    session = f"session {need['session']}" if need["session"] else ""
+    named = need["kind"].startswith("session_")  # its first line names the session
+    session = f"session {need['session']}" if need["session"] and not named else ""
+    who = need["who"] if need["who"] != need["session"] else ""
     since = f"{ago(need['since_us'])} ({when.shown(need['since_us']).local[:-3]})"
     width = max(map(len, KINDS.values())) + 2
     label = out.styled(f"  {KINDS[need['kind']]:<{width}}", "yellow")
     first, *more = out.wrapped(need["what"], width + 2)
     yield f"{label}{first}"
-    more += out.wrapped(", ".join(fact for fact in (since, need["who"], session, where) if fact), width + 2)
+    more += out.wrapped(", ".join(fact for fact in (since, who, session, where) if fact), width + 2)
     yield from (f"{'':{width + 2}}{line}" for line in [*more, need["command"]])
 
 
