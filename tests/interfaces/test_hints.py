@@ -37,7 +37,7 @@ INSERT INTO checkpoints VALUES ('t1', '', 'c1', NULL, 'json', '{}', '{}');
 IDS = re.compile(r"\b([a-z]{3})_[0-9a-hjkmnp-tv-z]{26}\b")
 NEXT = re.compile(r"(?m)^(?:next|  or): (.+)$")
 HINT = re.compile(
-    r"(?<![\w/.-])(?<!\$ )standfast ((?:--(?:scope|store) \S+ )?[a-z](?:(?!, or |, standfast | says more)[^\n`;()])*)"
+    r"(?<![\w/.-])(?<!\$ )standfast ((?:--(?:scope|store) \S+ )?[a-z](?:(?!, or |, standfast )[^\n`;()])*)"
 )
 ALONE = re.compile(r"(?m)^(?:next: |  or: |  )standfast ([a-z]\S*)")
 """The first word of a command that has a line of its own. Elsewhere `standfast` may be the subject of a sentence."""

@@ -145,7 +145,9 @@ def _found(source: str, own: str | None) -> Iterator[Found]:
         yield from _postgres(source)
         return
     if not os.path.isfile(source):
-        raise NotFound(f"there is no file at {source}", "standfast import langgraph PATH, or postgresql://…")
+        raise NotFound(
+            f"there is no file at {source}", "name a file or a postgresql:// URL: standfast import langgraph PATH"
+        )
     if own is not None and os.path.exists(own) and os.path.samefile(source, own):
         # Closing a second connection to it would drop the locks of the first.
         raise InvalidInput(f"{source} is this store itself", "name the file that SqliteSaver wrote")

@@ -101,7 +101,8 @@ def one(tx: Tx, which: str) -> DeadLetter:
     found = find(tx, which)
     if found is None:
         raise NotFound(
-            f"there is no dead letter {serial.clean(which, 60)!r}", "standfast webhook dead, standfast mail dead"
+            f"there is no dead letter {serial.clean(which, 60)!r}",
+            "to list them: standfast webhook dead; of mail: standfast mail dead",
         )
     return found
 

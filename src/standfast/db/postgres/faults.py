@@ -117,7 +117,7 @@ def translated(fault: Fault, address: Address) -> StandfastError:
             code="refused",
         )
     if fault.lost:
-        return StorageError(f"{where} cannot be reached: {words}", "standfast doctor says more", code="unreachable")
+        return StorageError(f"{where} cannot be reached: {words}", "for details: standfast doctor", code="unreachable")
     match state[:2]:
         case "22":
             return InvalidInput(f"PostgreSQL refuses a value: {words}")
@@ -142,7 +142,9 @@ def translated(fault: Fault, address: Address) -> StandfastError:
                 make if "for database" in words else use,
                 code="not_permitted",
             )
-    return StorageError(f"{where}: {words} ({state or 'no code'})", "standfast doctor says more", code="server_error")
+    return StorageError(
+        f"{where}: {words} ({state or 'no code'})", "for details: standfast doctor", code="server_error"
+    )
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def translated(error: apsw.Error, path: str) -> StorageError:
         case apsw.InterruptError():
             return StorageError("a read took too long and was ended", "narrow it down, or use: standfast sql")
         case _:
-            return StorageError(f"{path}: {error}", "standfast doctor says more", code="io_error")
+            return StorageError(f"{path}: {error}", "for details: standfast doctor", code="io_error")
 
 
 def pause(longest_s: float) -> None:

@@ -97,7 +97,9 @@ def read_file(path: str) -> Spec:
         with open(path, "rb") as file:
             return read_text(file.read(SPEC_MAX_BYTES + 1), what=path)
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}", "standfast apply FILE, or - for stdin") from None
+        raise InvalidInput(
+            f"{path} cannot be read: {error.strerror}", "name a file, or - for stdin: standfast apply FILE"
+        ) from None
 
 
 def read(document: Any) -> Spec:
