@@ -212,7 +212,7 @@ def _guarded(out: Out, words: list[str], action: Callable[[], int]) -> int:
         return exits.code_of(error)
     except OSError as error:  # for example a full disk or an unreadable directory
         _traceback(out)
-        out.error("os_error", _masked(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)))
+        out.error("os_error", *map(_masked, _without_file(error)))
         return exits.FAILED
     except Exception as error:  # noqa: BLE001  the outermost handler: an unexpected error must not print a password
         _traceback(out)
@@ -268,6 +268,16 @@ def _flushed(code: int) -> int:
             print(printed(f"standfast: the answer could not be written: {error.strerror}"), file=sys.stderr)
             code = code or exits.FAILED
     return code
+
+
+def _without_file(error: OSError) -> tuple[str, str]:
+    """The message and the hint of an error of the system. A missing directory is named instead of a file in it."""
+    from standfast import hints
+
+    directory = os.path.dirname(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
+    if isinstance(error, FileNotFoundError) and directory and not os.path.exists(directory):
+        return f"there is no directory {directory}", f"mkdir -p {hints.word(directory)}"
+    return f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror), ""
 
 
 def _discard(stream: TextIO) -> None:
