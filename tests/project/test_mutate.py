@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,6 +127,14 @@ def test_each_gap_applies_and_names_a_test_that_exists() -> None:
 
 
 @pytest.mark.slow
+def test_the_tests_of_all_gaps_and_repairs_exist() -> None:
+    names = {gap.test for file in ("gaps.toml", "repairs.toml") for gap in gaps.listed(file)}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *sorted(names)]
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    listed = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stdout + listed.stderr
+
+
 def test_a_gap_is_caught_by_its_test_or_survives(tmp_path: Path) -> None:
     root = tmp_path / "tiny"
     for file, text in (("src/standfast/limits.py", LIMITS), ("tests/test_limits.py", TINY_TEST.encode())):
