@@ -14,7 +14,7 @@ from standfast.errors import InvalidInput, KeyConflict, NotFound
 from standfast.interchange.hooks import payloads
 from standfast.ledger.gate_patterns import Gate, met
 from standfast.ledger.gate_presets import PRESETS
-from tests.hooks import PATIENT, bash, enter
+from tests.hooks import PATIENT, bash, enter, payload
 from tests.interfaces.test_hooks_gates import Agent
 
 
@@ -198,6 +198,30 @@ def test_claude_code_asks_its_user_and_a_headless_session_is_refused_with_the_ap
     assert {one["permissionDecision"] for one in refused.values()} == {"deny"}
     assert {id for id in ids for one in refused.values() if f"approve {id}" in one["permissionDecisionReason"]} == ids
     assert len(ids) == 2
+
+
+def test_a_refused_call_that_its_agent_reports_as_failed_has_not_passed(tmp_path: Path) -> None:
+    """opencode reports each call that its plugin refused, with the reason as its error."""
+    data = tmp_path / "data"
+    with standfast.open(data_dir=data) as sf:
+        sf.gates.add("git push*", need="ask", scope="")
+    assert json.loads(enter("opencode", bash("PreToolUse", "git push"), data, program=("-c", PATIENT)).stdout)
+    failed = {**bash("PostToolUseFailure", "git push"), "error": "'git push*' needs a person's approval"}
+    enter("opencode", failed, data, program=("-c", PATIENT))
+    with standfast.open(data_dir=data) as sf:
+        assert "gate.held" in types(sf)
+        assert "gate.passed" not in types(sf)
+
+
+def test_gemini_cli_shows_its_user_why_a_call_is_refused(tmp_path: Path) -> None:
+    """It hides a refused call and its reason, and shows `systemMessage`."""
+    data = tmp_path / "data"
+    with standfast.open(data_dir=data) as sf:
+        sf.gates.add("git push*", scope="")
+    given = payload("BeforeTool", tool_name="run_shell_command", tool_input={"command": "git push"})
+    said = json.loads(enter("gemini-cli", given, data, program=("-c", PATIENT)).stdout)
+    assert said["systemMessage"] == said["reason"]
+    assert "standfast approve" in said["reason"]
 
 
 def test_only_claude_code_with_a_person_in_front_of_it_can_ask() -> None:

@@ -150,7 +150,7 @@ def test_an_agent_without_ids_of_calls_leaves_the_row_to_its_transcript(sf: stan
 
 def test_a_late_record_neither_opens_nor_ends_a_session(sf: standfast.Standfast) -> None:
     """A spool may be drained days later, and yesterday's end record must not end today's session."""
-    keep(sf, payload("SessionStart"), 100)
+    keep(sf, payload("UserPromptSubmit", prompt="go on"), 100)
     ended = heard(payload("SessionEnd", reason="exit"), at_us=1)
     assert keep_late(sf._store, ended.key, sf.scope, [(ended, True)]) == 1
     assert sf.sessions.get("claude-code:s1").state == "active"
@@ -158,7 +158,7 @@ def test_a_late_record_neither_opens_nor_ends_a_session(sf: standfast.Standfast)
     keep_late(sf._store, other.key, sf.scope, [(other, False)])
     found = sf.sessions.get("claude-code:s2")
     assert (found.state, found.holder, found.preview) == ("completed", None, "from the sandbox")
-    assert [source for type, source in events(sf) if type == "prompt.submitted"] == ["said"]
+    assert [source for type, source in events(sf) if type == "prompt.submitted"] == ["seen", "said"]
 
 
 def test_a_hook_renews_all_leases_of_its_agent(sf: standfast.Standfast) -> None:

@@ -131,13 +131,14 @@ def test_all_other_events_open_the_store_and_drain(agent: Agent, given: dict[str
 
 def test_files_older_than_60_s_make_a_hook_open_the_store_drain_and_renew(agent: Agent) -> None:
     """RULES §17: the hook opens the store, drains the spool, renews leases and refreshes both files."""
+    agent.tell(payload("UserPromptSubmit", prompt="go on"))
     agent.call("t1")
     before, refreshed_us = agent.session(), agent.attention[KEY]["at_us"]
     agent.age()
     agent.answer("t1")
     after = agent.session()
     assert agent.spooled() == []
-    assert sorted(agent.stored()) == ["agent.started", "tool.answered", "tool.called"]
+    assert sorted(agent.stored()) == ["agent.started", "prompt.submitted", "tool.answered", "tool.called"]
     assert after["lease_until_us"] > before["lease_until_us"]
     assert agent.attention[KEY]["at_us"] > refreshed_us
     agent.call("t2")

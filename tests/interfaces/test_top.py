@@ -54,6 +54,23 @@ def test_waiting_sessions_come_first_and_a_crashed_one_has_the_line_that_resumes
         assert "cd /srv/shop && claude --resume old" in crashed
 
 
+def test_an_agent_that_waits_for_a_prompt_is_not_crashed(engine_url: str, tmp_path: Path) -> None:
+    """000-16: an idle agent sends no records, and its person may come back after hours."""
+    clock = ManualClock()
+    with standfast.open(engine_url, data_dir=tmp_path / "data", clock=clock) as sf:
+        Agent(sf, "idle").hook(payload("SessionStart", source="startup"))
+        killed = Agent(sf, "killed")
+        killed.hook(PROMPT)
+        killed.hook(payload("SessionStart", source="compact"))
+        clock.advance(2 * HOUR_US)
+        assert ("claude-code:killed", "crashed") in states(Fleets(sf._store).look(everywhere=True))
+        killed.hook(payload("SessionStart", source="resume"))
+        clock.advance(2 * HOUR_US)
+        assert Fleets(sf._store).look(everywhere=True).members == []
+        reasons = [sf.sessions.get(f"claude-code:{name}").reason for name in ("idle", "killed")]
+        assert reasons == ["it waits for a prompt", "it waits for a prompt"]
+
+
 def test_a_waiting_row_names_the_action_to_approve_and_not_the_last_call(sf: standfast.Standfast) -> None:
     """000-16: the agent continues with other calls while the request waits."""
     agent = Agent(sf, "asks")

@@ -13,7 +13,9 @@ def denied(agent: str, event: str, reason: str) -> str:
     """Refuse a tool call. The agent reads the reason."""
     if agent in ("claude-code", "codex"):
         return _specific(event, {"permissionDecision": "deny", "permissionDecisionReason": reason})
-    return json.dumps({"decision": "deny", "reason": reason})
+    # Gemini CLI shows its user only `systemMessage`: it hides a call that a hook refused.
+    shown = {"systemMessage": reason} if agent == "gemini-cli" else {}
+    return json.dumps({"decision": "deny", "reason": reason, **shown})
 
 
 def prompt_refused(agent: str, reason: str) -> str:

@@ -22,7 +22,7 @@ from standfast import hints
 from standfast.db.contract import Row
 from standfast.errors import ApprovalRequired, Corrupt, StandfastError
 from standfast.ids import short
-from standfast.interchange.hooks.payloads import Asked, Heard, command_of
+from standfast.interchange.hooks.payloads import ASKING, Asked, Heard, command_of
 from standfast.ledger.gate_patterns import Gate, gate_of, met, standing
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def settle(store: Store, rows: list[Row], heard: Heard, asked: Asked, session_id
             result = {"status": heard.status, "exit_code": heard.exit_code, "output": (heard.output or "")[:2000]}
             effects.done(effect.id, result, attempt=effect.attempt)
             return
-    if gates[0].need == "ask":
+    if gates[0].need == "ask" and heard.agent == ASKING:  # opencode reports refused calls too
         from standfast.interchange.hooks.record import Hooks
 
         Hooks(store).prompted(heard, gates[0], "passed")

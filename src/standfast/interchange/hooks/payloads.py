@@ -76,6 +76,8 @@ _FILE_TOOLS = word_set(
     "read_file write_file replace search_file_content glob_files list_directory read_many_files web_fetch "
     "google_web_search save_memory apply_patch update_plan view_image"
 )
+ASKING = "claude-code"
+"""The agent that can ask its user, see `can_ask`."""
 # Claude Code in a terminal, in VS Code and on the desktop, where a person answers its prompts.
 _PROMPTING = frozenset({"cli", "claude-vscode", "claude-desktop"})
 # The LLM's description of a command, which differs on every call. Claude Code, Gemini CLI and Codex use these names.
@@ -219,7 +221,7 @@ def can_ask(agent: str, environ: Mapping[str, str]) -> bool:
     `claude -p` and the SDKs set this variable to other values. They would refuse the call and not say how to continue.
     Codex ignores the answer "ask" and makes the call.
     """
-    return agent == "claude-code" and environ.get("CLAUDE_CODE_ENTRYPOINT") in _PROMPTING
+    return agent == ASKING and environ.get("CLAUDE_CODE_ENTRYPOINT") in _PROMPTING
 
 
 def command_of(given: Any) -> str | list[str]:

@@ -1,8 +1,8 @@
 """Store the record of a hook, as `seen` by standfast.
 
 The session has the key `AGENT:NATIVE-ID`. An import of the transcript fills the same session, from any directory. The
-session is active while the agent works, and the agent holds it as an actor. At the end of a turn it is completed until
-the next prompt, or waiting if a person has to act first.
+session is active while the agent works, and the agent holds it as an actor. While the agent waits for a prompt, the
+session is completed, or waiting if a person has to act first.
 
 A tool call is one row with the agent's own id of the call. Gemini CLI sends no such id: its calls are in the journal
 only, and the import of the transcript adds the rows. A made-up id would add a second row for the same call.
@@ -36,11 +36,14 @@ SQL = load(__name__)
 
 LEASE_US = 60 * MINUTE_US
 """The lease of an agent's session. It is long, because an agent sends no record during a tool call."""
+NO_PROMPT = "it waits for a prompt"
 GATES_MAX = 1000
 LATELY_US = 30 * DAY_US
 WORKSPACES_MAX = 500
-OPENING = frozenset({"start", "prompt", "call"})
+OPENING = frozenset({"prompt", "call"})
 LEAVING = frozenset({"stop", "end"})
+IDLE = LEAVING | {"start"}
+"""After these records the agent waits for a prompt, or has ended."""
 TYPES = {
     "start": "agent.started",
     "prompt": "prompt.submitted",
@@ -268,18 +271,22 @@ def _session(tx: Tx, heard: Heard, *, late: bool) -> str:
 
     id = agent_sessions.by_key(tx, heard.key)
     if id is None:
-        id = _late(tx, heard) if late else _open(tx, heard)
+        if late:
+            id = _idle(tx, heard, "recorded after it ended")
+        else:
+            id = _idle(tx, heard, NO_PROMPT) if heard.kind == "start" else _open(tx, heard)
     id = id or agent_sessions.by_key(tx, heard.key)
     assert id is not None
     agent_sessions.bind(tx, heard.agent, heard.native, id, nodes.root(tx, id).id)
     return id
 
 
-def _late(tx: Tx, heard: Heard) -> str:
+def _idle(tx: Tx, heard: Heard, reason: str) -> str:
+    """Add a session whose agent does not work."""
     from standfast.record import nodes
 
     where: Row = {"cwd": heard.cwd, "created_us": heard.at_us, "label": tx.caller.label}
-    id = agent_sessions.add(tx, heard.key, heard.agent, reason="recorded after it ended", **where)
+    id = agent_sessions.add(tx, heard.key, heard.agent, reason=reason, **where)
     nodes.add_root(tx, id)
     return id
 
@@ -305,7 +312,8 @@ def _stand(tx: Tx, heard: Heard, row: Row) -> None:
     """Change the state of the session: the agent works, waits or has finished."""
     ours = row["state"] == "active" and row["holder"] == tx.caller.holder
     preview = heard.summary if heard.kind == "prompt" else None
-    if heard.kind in LEAVING and heard.node is None:
+    compacted = heard.kind == "start" and (heard.facts or {}).get("source") == "compact"  # in the middle of a turn
+    if heard.kind in IDLE and heard.node is None and not compacted:
         if ours:
             _leave(tx, heard, row)
         return
@@ -327,7 +335,7 @@ def _leave(tx: Tx, heard: Heard, row: Row) -> None:
     from standfast.record.sessions import ownership, queries
 
     whole = tx.one(queries.SQL.by_id, id=row["id"])
-    told = "the turn is over" if heard.kind == "stop" else (heard.facts or {}).get("reason")
+    told = {"start": NO_PROMPT, "stop": "the turn is over"}.get(heard.kind) or (heard.facts or {}).get("reason")
     waits = heard.summary if heard.name == "StopFailure" else ownership.expected(tx, whole)
     state, type = ("waiting", "session.paused") if waits else ("completed", "session.completed")
     ownership.let_go(tx, whole, state, waits or told, type)
