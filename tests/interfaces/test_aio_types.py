@@ -50,7 +50,7 @@ async def agent() -> None:
         reveal_type(await s.step("count", count, "x"))  # int
         reveal_type(await s.effect("deploy", {}, do=lambda call: 7))  # int
         reveal_type(await s.effect(post, {}))  # bytes
-        reveal_type(await s.effect(post, {}, approve=True, wait="1h"))  # bytes
+        reveal_type(await post.with_options(approve=True, wait="1h")({}))  # bytes
         reveal_type(await s.effect(http.post, "https://a", {}, name="a"))  # Response
         reveal_type(await post({}))  # bytes
         await s.effect(post, 7)  # wrong

@@ -36,9 +36,9 @@ class Model:
 
     def tell(self, kind: str, call: str) -> None:
         self.acked[kind] += 1
-        if kind in ("start", "prompt", "call") or self.state is None:
+        if kind in ("prompt", "call") or self.state is None:
             self.state = "active"
-        if kind in ("stop", "end"):
+        if kind in ("start", "stop", "end"):
             self.state = "completed"
         if kind == "call":
             self.calls.setdefault(call, "pending")
