@@ -77,7 +77,8 @@ def list_(out: Out, place: str | None) -> None:
 
     try:
         with _opened() as sf:
-            found, then, empty = sf.copies.list(place=place), "backup show {id}", "no copy yet: standfast backup"
+            found, then = sf.copies.list(place=place), "backup show {id}"
+            empty = "no copy here yet: standfast backup; for another place: standfast backup list --from PLACE"
     except (NoStore, StorageError) as error:  # copies are needed most when the store is lost
         found, then, empty = _without_store(place), "restore {id} --to look", "no copy here"
         out.say(f"standfast: {error.message}")
