@@ -35,6 +35,7 @@ import faulthandler
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -399,7 +400,7 @@ class _Round:
         return True
 
     def _judge(self, names: list[str], began_ns: int, ended_ns: int) -> None:
-        answers = {name: [_Line(*line.split(" ")) for line in self._lines(name)] for name in names}
+        answers = {name: _whole(self._lines(name)) for name in names}
         before = noted(self._place / "outbox")
         ours = [line for name in names if name != "beside" for line in answers[name]]
         receipts = {line.what: line.receipt for line in ours if line.kind == "ack"}
@@ -490,6 +491,15 @@ class _Line(NamedTuple):
     receipt: str = ""
 
 
+_WHOLE = re.compile(r"(ack|eff|err|beat) (\S+) (\d+) (\d+)(?: (\S+:\S+))?")
+
+
+def _whole(lines: list[str]) -> list[_Line]:
+    """The lines without those that a kill cut."""
+    found = [_WHOLE.fullmatch(line) for line in lines]
+    return [_Line(*(one[n] or "" for n in range(1, 6))) for one in found if one and int(one[3]) <= int(one[4])]
+
+
 NOTHING: dict[str, Any] = {"keys": [], "state": "", "opened": "", "refused": "", "verified": [], "lost": {}}
 """The findings of `look` for a store that does not open."""
 
@@ -501,7 +511,7 @@ class _Synced(Oracle):
     """An oracle that syncs each line before the next call, so that it never has less than the store."""
 
     def note(self, line: str) -> None:
-        super().note(line)
+        super().note(f"\n{line}")  # a fork of a killed writer must not add to a line that the kill cut
         os.fsync(self._fd)
 
 
@@ -735,7 +745,7 @@ def _judge_ordinary(outcome: Outcome, place: Path, path: Path, names: list[str],
         code = nursery.wait(nursery.start(f"{SELF}:look", path=str(path), answer=str(answer), **given), PATIENCE_S)
     assert code == 0, (place / "words").read_text()[-1000:]
     left = json.loads(answer.read_text())
-    answers = [_Line(*line.split(" ")) for name in names for line in noted(place / name)]
+    answers = [line for name in names for line in _whole(noted(place / name))]
     missing = {line.what for line in answers if line.kind == "ack"} - set(left["keys"])
     alarms = Counter(line.what for line in answers if line.kind in ("err", "beat"))
     outcome.count("rows acknowledged", sum(line.kind == "ack" for line in answers))

@@ -76,8 +76,8 @@ def checkpoint(path: str | Path) -> None:
 class Oracle:
     """The acknowledgements, written outside the store by the process that got them.
 
-    One `write` to a file opened for appending gives whole lines, also with other writers and if the
-    writer is killed right after. Only processes die, so nothing needs to be synced.
+    One `write` to a file opened for appending gives whole lines, also with other writers. Only processes die, so
+    nothing needs to be synced. If a writer is killed during the `write`, the kernel may cut the line between two pages.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -93,6 +93,6 @@ class Oracle:
 def noted(path: str | Path) -> list[str]:
     """The lines of an oracle; an empty list if nothing was acknowledged."""
     try:
-        return Path(path).read_text().splitlines()
+        return [line for line in Path(path).read_text().splitlines() if line]
     except FileNotFoundError:
         return []
