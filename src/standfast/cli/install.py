@@ -100,11 +100,9 @@ def install(
         for path, held in installing.targets(agent, parts, _scope(scope), os.environ, project, shared=shared).items()
     ]
     serves = no_mcp or remove or find_spec("mcp") is not None
-    if not serves:
-        files = _without_new_servers(files, program)
+    files = files if serves else _without_new_servers(files, program)
     if check:
-        found = [installing.stand(agent, path, program, part) for agent, path, held in files for part in held]
-        _show(out, found)
+        _show(out, [installing.stand(agent, path, program, part) for agent, path, held in files for part in held])
         return
     plans = installing.plans(files, program, remove=remove)
     if dry_run:
@@ -115,21 +113,18 @@ def install(
     tested = {} if remove or no_test else install_check.tested(settings, plans, program)
     _show_result(out, plans, tested, remove=remove)
     if remove:
-        for agent in chosen:
-            _name_loops(out, settings, agent)
-    else:
-        for agent in chosen if not agents else []:
-            _import_transcripts(out, agent)
-        loop = _asked_for_loops(out, chosen) if loop is None else loop
-        for agent in chosen:
-            served = any(plan.agent is agent and "mcp" in plan.parts for plan in plans)
-            _remaining_steps(out, agent, program, loop, served=served or no_mcp or not serves)
+        _say_what_stays(out, settings, chosen)
+        return
+    for agent in chosen if not agents else []:
+        _import_transcripts(out, agent)
+    loop = _asked_for_loops(out, chosen) if loop is None else loop
+    for agent in chosen:
+        served = any(plan.agent is agent and "mcp" in plan.parts for plan in plans)
+        _remaining_steps(out, agent, program, loop, served=served or no_mcp or not serves)
     if not serves:
         again = hints.command("install", *agents)
         out.say(f"the MCP server is left out, because its package is missing: {modules.install('mcp')} && {again}")
-    if remove and exists(settings):
-        out.say("the store stays, and so do its copies: standfast where")
-    if plans and not remove:
+    if plans:
         out.say(f"to remove it: {hints.command('install', *agents, '--remove')}")
         out.then(*["standfast daemon install"] * bool(loop), "standfast doctor")
     if any(problem for problem in tested.values()):
@@ -262,16 +257,17 @@ def _show_result(out: Out, plans: list[Plan], tested: dict[tuple[str, str], str]
     out.rows(rows, COLUMNS, next=None)
 
 
-def _name_loops(out: Out, settings: Settings, agent: Agent) -> None:
-    """Name the loops that import the transcripts of this agent. `install --remove` does not remove them."""
+def _say_what_stays(out: Out, settings: Settings, agents: list[Agent]) -> None:
+    """Name what `install --remove` leaves: loops that import the transcripts of these agents, and the store."""
     if not exists(settings):
         return
-    name: dict[str, object] = {"name": f"import-{agent.name}"}
+    find = "SELECT id FROM loop WHERE name = :name AND state <> 'removed'"
     with opened(settings) as sf:
-        found = [row["id"] for row in sf.rows("SELECT id FROM loop WHERE name = :name AND state <> 'removed'", name)]
-    for id in found:
+        found = [(one.name, row["id"]) for one in agents for row in sf.rows(find, {"name": f"import-{one.name}"})]
+    for agent, id in found:
         remove = hints.command("loop", "remove", short(id))
-        out.say(f"{agent.name}: a loop still imports its transcripts; to remove it: {remove}")
+        out.say(f"{agent}: a loop still imports its transcripts; to remove it: {remove}")
+    out.say("the store stays, and so do its copies: standfast where")
 
 
 def _remaining_steps(out: Out, agent: Agent, program: str, loop: bool | None, *, served: bool) -> None:

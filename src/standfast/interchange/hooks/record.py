@@ -335,10 +335,10 @@ def _leave(tx: Tx, heard: Heard, row: Row) -> None:
     from standfast.record.sessions import ownership, queries
 
     whole = tx.one(queries.SQL.by_id, id=row["id"])
-    told = {"start": NO_PROMPT, "stop": "the turn is over"}.get(heard.kind) or (heard.facts or {}).get("reason")
+    reason = {"start": NO_PROMPT, "stop": "the turn is over"}.get(heard.kind) or (heard.facts or {}).get("reason")
     waits = heard.summary if heard.name == "StopFailure" else ownership.expected(tx, whole)
     state, type = ("waiting", "session.paused") if waits else ("completed", "session.completed")
-    ownership.let_go(tx, whole, state, waits or told, type)
+    ownership.let_go(tx, whole, state, waits or reason, type)
 
 
 def _call(tx: Tx, heard: Heard, session_id: str) -> str | None:

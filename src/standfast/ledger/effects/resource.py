@@ -173,7 +173,6 @@ class Effects(Resource):
         from standfast.ledger.effects.one_at_a_time import alone
         from standfast.ledger.questions import checked_attempts
 
-        for_us = duration_us(for_, "for_")
         user_code.refuse_nested(f"effect {serial.clean(str(tool), 60)!r}")
         if not plan:
             self._refused_inside("effects.begin")
@@ -182,8 +181,8 @@ class Effects(Resource):
         options = Options().with_({"by": by, "key": key, "idempotent": idempotent, "per": per, **asking})
         wanted = self._wanted(tool, intent, options, session, again, context)
         task_id = self._task(task) if task is not None else None
-        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, for_us=for_us, holder=holder)
-        wanted = wanted._replace(still=_condition(still))
+        wanted = wanted._replace(task_id=task_id, plan=plan, gate=gate, holder=holder, still=_condition(still))
+        wanted = wanted._replace(for_us=duration_us(for_, "for_"))
         id = new_id("eff")
         crash.point("effect.before_begin")
         with alone(self.store, wanted.scope, wanted.key, tool):
